@@ -108,6 +108,28 @@ def test_each_line_becomes_a_pair_or_is_counted_with_its_reason(whole):
     assert all(record["source"] == LINES[record["origin"][1] - 1] for record in found)
 
 
+@pytest.mark.parametrize("side", ["en", "de"])
+def test_both_sides_of_the_held_out_sets_of_a_run_are_left_out(side, folder, capsys):
+    """The targets too, because a model of many directions translates from them."""
+    lines = (folder / f"valid.{side}").read_text().splitlines()
+    Path(f"known.{side}").write_text("".join(f"{line}\n" for line in lines))
+    assert main(["augment", "run", "--text", f"known.{side}", "-o", f"known {side}", "--force"]) == 2
+    out, err = capsys.readouterr()
+    assert f"left out: held out {len(lines)}\n" in out
+    assert "is not in a run" not in err
+
+
+@pytest.mark.parametrize("options", [(), ("--held-out", "valid.en")], ids=["unknown", "named"])
+def test_a_model_outside_a_run_has_no_held_out_sets_and_a_note_says_so(options, capsys):
+    shutil.copytree("run/best", "outside", dirs_exist_ok=True)
+    Path("known").write_text("".join(Path("valid.en").read_text().splitlines(keepends=True)[:3]))
+    status = main(["augment", "outside", "--text", "known", "-o", f"outside {len(options)}", *options])
+    out, err = capsys.readouterr()
+    assert (status, "held out 3" in out) == ((2, True) if options else (0, False))
+    (note,) = (line for line in err.splitlines() if "is not in a run" in line)
+    assert note.endswith("the lines of --held-out are left out" if options else "to leave out their lines")
+
+
 def test_back_swaps_the_sides_of_forward(whole):
     back = records(augmented("back"))
     assert [(each["target"], each["source"]) for each in back] == [

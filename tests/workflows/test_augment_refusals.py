@@ -1,14 +1,17 @@
 """Mistakes that `s2s augment` refuses before it writes anything, each in one line with the remedy."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+from support.converted import converted_engine
 from support.foreign_models import make_marian
 from support.our_models import make_ours
 
 from seq2seq.cli import main
+from seq2seq.config.schema import SearchConfig
 from seq2seq.workflows.augment.checks import MANY_LINES, default_search
 
 GERMAN = ["Der alte Mann geht mit seinem Hund langsam durch den Park.", "Zwei Kinder spielen auf der Straße Fußball."]
@@ -24,6 +27,11 @@ def made(tmp_path_factory) -> Path:
     texts = {"text": ["A man."] * 3, "two": ["Ein Mann."] * 2, "german": GERMAN * 20, "empty": [], "blank": [""] * 3}
     for name, lines in texts.items():
         (place / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (place / "table.tsv").write_text("A man.\tEin Mann.\n" * 3)
+    (place / "x.jsonl").write_text('{"en": "A man.", "de": "Ein Mann."}\n' * 3)
+    (place / "x.tmx").write_text('<tmx version="1.4"><body><tu/></body></tmx>')
+    (place / "x.html").write_text("<!doctype html>\n<p>A man.</p>\n")
+    (place / "x.mac").write_bytes(b"A man.\rA dog.\rA cat.\r")
     (place / "damaged.gz").write_bytes(b"\x1f\x8b\x08broken")
     os.mkfifo(place / "pipe")
     (place / "full").mkdir()
@@ -47,8 +55,19 @@ MISTAKES = {
     "a folder of something else": (["-o", "full"], "full: exists already, and has no augment.json; name a new folder"),
     "a reference without its use": (["--reference", "text"], "--keep chrf and --reference belong together"),
     "a use without a reference": (["--keep", "chrf", "--n-best", "2"], "--keep chrf and --reference belong together"),
-    "a short reference": (["--keep", "chrf", "--n-best", "2", "--reference", "two"], "--text has 3 lines and "
-                          "--reference 2; line i of one must translate line i of the other, file by file"),
+    "a text in a table": (["--text", "table.tsv"], "table.tsv: this looks like a table with tabs (TSV); translate one "
+                          "column of it (cut -f 1 FILE), or --force"),
+    "a reference in a table": (["--keep", "chrf", "--n-best", "2", "--reference", "table.tsv"], "table.tsv: this"),
+    "held-out objects": (["--held-out", "x.jsonl"], "x.jsonl: this looks like JSON; extract the text"),
+    "a held-out translation memory": (["--held-out", "x.tmx"], "x.tmx: this looks like a translation memory (TMX)"),
+    "a text in HTML": (["--text", "x.html"], "x.html: this looks like HTML; write its sentences into a file"),
+    "line ends of Mac OS": (["--text", "x.mac"], "x.mac: this looks like text with the line ends of classic Mac OS"),
+    "a short reference": (["--keep", "chrf", "--n-best", "2", "--reference", "two"], "--text text has 3 lines "
+                          "and --reference two 2; line i of one must translate line i of the other, file by file"),
+    "references of other files": (["--keep", "chrf", "--n-best", "2", "--text", "text", "--text", "two", "--reference",
+                                   "two", "--reference", "text"], "--text text has 3 lines and --reference two 2;"),
+    "fewer references": (["--keep", "chrf", "--n-best", "2", "--text", "text", "--text", "two", "--reference", "text"],
+                         "two: no --reference belongs to it; give one"),
     "one candidate": (["--keep", "mbr"], "--keep mbr chooses among several translations; give --n-best 2 or more"),
     "no choice": (["--n-best", "3"], "--n-best needs --keep chrf or mbr"),
     "confidence of another": (["--keep", "mbr", "--n-best", "2", "--min-confidence", "0.1"], "--min-confidence judges "
@@ -77,7 +96,9 @@ def test_a_mistake_is_one_line_and_changes_nothing(mistake, made, monkeypatch, c
     options = options if "--text" in options else ["--text", "text", *options]
     options = options if "-o" in options else ["-o", "new", *options]
     assert main(["augment", "model", *options]) == 2
-    (line,) = (line for line in capsys.readouterr().err.splitlines() if not line.startswith("s2s: engine"))
+    (line,) = (
+        line for line in capsys.readouterr().err.splitlines() if not re.search("^s2s: engine|is not in a run", line)
+    )
     assert message in line
     assert sorted(made.rglob("*")) == before
 
@@ -133,11 +154,31 @@ def test_a_command_without_pairs_fails_and_its_folder_is_complete(made, monkeypa
         assert "none: has no pairs, so no training can read it; change the text or the options" in err
 
 
+@pytest.mark.parametrize("stores", [True, False], ids=["stored", "given"])
+def test_draws_of_ctranslate2_are_refused_whoever_chose_them(stores, made, monkeypatch, capsys):
+    monkeypatch.chdir(made)
+    search = SearchConfig(sample=True) if stores else None
+    model = make_ours(made / f"drawing {stores}", True, ending=1.0, search=search)
+    converted_engine(model, made / f"export {stores}")
+    sampled = [] if stores else ["--sample"]
+    for options in [[f"export {stores}"], [f"drawing {stores}", "--engine", "ctranslate2"]]:
+        assert main(["augment", *options, "--text", "text", "-o", "drawn", *sampled]) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert "CTranslate2 cannot repeat its draws" in error
+        assert ("name the model that it was converted from" in error) == ("--engine" not in options)
+        assert not Path("drawn").exists()
+
+
 def test_much_text_is_sampled_for_back_translation_alone():
     assert default_search("back", MANY_LINES, {}) == ({}, "")
     search, why = default_search("back", MANY_LINES + 1, {})
     assert search == {"sample": True, "top_k": 10}
     assert "more than 100,000 lines" in why
     assert default_search("forward", MANY_LINES + 1, {}) == ({}, "")
+    for given in ({"engine": "ctranslate2"}, {"quantization": "int8"}):
+        search, why = default_search("back", MANY_LINES + 1, given)
+        assert not search
+        assert "CTranslate2 cannot repeat its draws" in why
+    assert default_search("back", MANY_LINES + 1, {}, is_exported=True)[0] == {}
     for given in ({"beam_size": 5}, {"length_penalty": 0.8}, {"n_best": 4}, {"sample": True}):  # none loses its effect
         assert default_search("back", MANY_LINES + 1, given) == ({}, "")

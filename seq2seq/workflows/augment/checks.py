@@ -1,17 +1,23 @@
 """Checks of `s2s augment` before its work: what the models, the text or the search settings do not allow."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, zip_longest
+from pathlib import Path
 from typing import Any
 
 from seq2seq.errors import DataError, UserError
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inspection.line_languages import other_language
 from seq2seq.inspection.overlap import normalise
+from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import language_name
+from seq2seq.lines import check_readable_again
+from seq2seq.text.forms import HTML, XML, form_of_file
 from seq2seq.workflows.augment.job import Kind, Recipe
 from seq2seq.workflows.augment.shards import Shard
 
 CHOICES = {"beam_size", "length_penalty", "n_best", "sample"}  # options that choose between beam search and samples
+_AS_LINES = "write its sentences into a file of its own, one line each"
 MANY_LINES, SAMPLED_FROM = 100_000, 10  # lines from which back-translation samples, and its top_k
 
 
@@ -56,6 +62,19 @@ def check_language(
             )
 
 
+def check_lines(texts: Iterable[Path]) -> None:
+    """Refuse files that do not have one sentence per line, judged by their beginnings.
+
+    Raises:
+        DataError: a file cannot be read, or has another form; the message names it, with the remedy.
+    """
+    for text in texts:
+        check_readable_again(text)
+        if form := form_of_file(text):
+            way = _AS_LINES if form in (HTML, XML) else form.way
+            raise DataError(f"{text}: this looks like {form.name}; {way}, or --force")
+
+
 def held_out_lines(texts: Iterable[str]) -> frozenset[str]:
     """Return the normalised lines of held-out sets."""
     return frozenset(filter(None, map(normalise, texts)))
@@ -67,27 +86,48 @@ def check_references(shards: Sequence[Shard], references: Sequence[Shard]) -> No
     Raises:
         DataError: the numbers of lines differ.
     """
-    if [shard.count for shard in shards] != [shard.count for shard in references]:
-        counts = [sum(shard.count for shard in each) for each in (shards, references)]
-        raise DataError(
-            f"--text has {counts[0]:,} lines and --reference {counts[1]:,}; line i of one must translate line i of the "
-            "other, file by file"
-        )
+    sides = [list(_lines_of_texts(each)) for each in (shards, references)]
+    for (text, lines), (reference, others) in zip_longest(*sides, fillvalue=(None, 0)):
+        if lines != others:
+            if not (text and reference):
+                raise DataError(
+                    f"{text or reference}: no {'--reference' if text else '--text'} belongs to it; give one"
+                )
+            raise DataError(
+                f"--text {text} has {lines:,} lines and --reference {reference} {others:,}; line i of one must "
+                "translate line i of the other, file by file"
+            )
 
 
-def default_search(kind: Kind, num_lines: int, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _lines_of_texts(shards: Sequence[Shard]) -> Iterator[tuple[Path, int]]:
+    """Yield each text of some shards, in order, and the number of its lines."""
+    for text, group in groupby(shards, key=lambda shard: shard.text):
+        yield text, sum(shard.count for shard in group)
+
+
+def default_search(
+    kind: Kind, num_lines: int, given: Mapping[str, Any], is_exported: bool = False
+) -> tuple[dict[str, Any], str]:
     """Return search settings, and the reason for them, where the user chose none (Edunov et al. 2018).
 
     Samples give better back-translations of much text; with little text, and so with poor models, beam search does.
+
+    Args:
+        kind: of the pairs.
+        num_lines: of all texts.
+        given: what the user chose.
+        is_exported: whether the model is a CTranslate2 folder.
     """
     if kind == "back" and num_lines > MANY_LINES and not given.keys() & CHOICES:
+        if is_exported or given.get("engine") == "ctranslate2" or given.get("quantization"):
+            return {}, "a search instead of sampling, because CTranslate2 cannot repeat its draws"
         why = f"sampling from the {SAMPLED_FROM} likeliest pieces, because there are more than {MANY_LINES:,} lines"
         return {"sample": True, "top_k": SAMPLED_FROM}, why
     return {}, ""
 
 
-def check_search(recipe: Recipe, search: Mapping[str, Any], engine: str) -> None:
-    """Refuse search settings that cannot serve the recipe.
+def check_search(recipe: Recipe, search: Mapping[str, Any], engine: str, exports: Sequence[Path] = ()) -> None:
+    """Refuse search settings that cannot serve the recipe; `exports` are the models that are CTranslate2 folders.
 
     Raises:
         UserError: the message names the options.
@@ -100,3 +140,21 @@ def check_search(recipe: Recipe, search: Mapping[str, Any], engine: str) -> None
         raise UserError("--min-confidence judges the best translation; leave it out, or --keep")
     if search.get("sample") and engine == "ctranslate2":
         raise UserError("--sample: CTranslate2 cannot repeat its draws; leave out --engine ctranslate2")
+    if search.get("sample") and exports:
+        raise UserError(f"--sample: CTranslate2 cannot repeat its draws; {_source_of(exports[0])}")
+
+
+def check_stored_search(model: Path, is_sampling: bool, engine: str) -> None:
+    """Refuse a model whose own search draws samples in CTranslate2.
+
+    Raises:
+        UserError: the message names the remedy.
+    """
+    is_exported = is_ctranslate2(model)
+    if is_sampling and (is_exported or engine == "ctranslate2"):
+        remedy = _source_of(model) if is_exported else "leave out --engine ctranslate2"
+        raise UserError(f"{model}: its search has sample: true, and CTranslate2 cannot repeat its draws; {remedy}")
+
+
+def _source_of(export: Path) -> str:
+    return f"{export} is a CTranslate2 folder, so name the model that it was converted from"

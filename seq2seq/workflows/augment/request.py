@@ -15,14 +15,17 @@ from seq2seq.data.directions import open_named
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.errors import UserError
 from seq2seq.executors import LOCAL, open_workers
+from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import check_direction
 from seq2seq.lines import read_lines
 from seq2seq.store.finding import RUN_CONFIG, find_model
 from seq2seq.workflows.augment.checks import (
     check_language,
+    check_lines,
     check_pipeline,
     check_references,
     check_search,
+    check_stored_search,
     default_search,
     held_out_lines,
 )
@@ -61,7 +64,7 @@ class Request:
     limit: int | None = None
     """The number of lines to read."""
     is_forced: bool = False
-    """Whether a text in another language is accepted."""
+    """Whether a text in another language, or in another form than lines, is accepted."""
     base: Path | None = None
     """Texts in this folder are named by their relative path, so that the pairs are the same wherever the folder is."""
 
@@ -81,15 +84,18 @@ def prepare(request: Request) -> Prepared:
     """Check a request, without writing anything.
 
     Raises:
-        DataError: a text cannot be read, has no lines, or is in another language.
+        DataError: a text cannot be read, has no lines, or is in another language or form.
         ModelError, UserError: the models or settings do not fit.
     """
+    if not request.is_forced:
+        check_lines((*request.texts, *request.references, *request.held_out))
     facts, shards = plan(request.texts, request.shard_lines, request.limit, request.base)
     num_lines = sum(each.lines for each in facts)
-    search, note = default_search(request.recipe.kind, num_lines, request.loading)
-    loading = {**request.loading, **search}
-    check_search(request.recipe, loading, loading.get("engine", "auto"))
     folders = [find_model(model, "translation").resolve() for model in request.models]
+    exports = [model for model, folder in zip(request.models, folders, strict=True) if is_ctranslate2(folder)]
+    search, note = default_search(request.recipe.kind, num_lines, request.loading, bool(exports))
+    loading = {**request.loading, **search}
+    check_search(request.recipe, loading, loading.get("engine", "auto"), exports)
     if len(set(folders)) < len(folders):
         raise UserError("a MODEL is given twice; name each once")
     if len({text.resolve() for text in request.texts}) < len(request.texts):
@@ -123,7 +129,7 @@ def prepare(request: Request) -> Prepared:
         "references": [asdict(each) for each in read],
         "held_out": combined_fingerprint(sorted(job.held_out)),
     }
-    return Prepared(job, identity, num_lines, (note,) if note else ())
+    return Prepared(job, identity, num_lines, tuple(filter(None, (note, _unknown_sets(request)))))
 
 
 def augment(
@@ -161,6 +167,8 @@ def _checked_languages(job: AugmentJob, request: Request) -> dict[str, str | Non
     for group, models in enumerate(job.models):
         pipeline = job.pipeline(group)
         check_pipeline(pipeline, job.recipe, str(request.models[group]))
+        is_sampling = pipeline.translator.config.sample
+        check_stored_search(job.models[group][0], is_sampling, dict(job.loading).get("engine", "auto"))
         about = pipeline.translator.description
         sides = (about.source_language, about.target_language) if about else (None, None)
         if not request.is_forced and not group:
@@ -173,21 +181,36 @@ def _checked_languages(job: AugmentJob, request: Request) -> dict[str, str | Non
 
 
 def _held_out(request: Request) -> Iterator[str]:
-    """Yield the lines of `request.held_out`, and the sources of the validation and test sets of the models' runs."""
+    """Yield the lines of `request.held_out`, and both sides of the validation and test sets of the models' runs.
+
+    Both sides, because a model of many directions may translate from the language of the targets.
+    """
     for path in request.held_out:
         yield from read_lines(path)
     for model in request.models:
         run_config = find_model(model).resolve().parent / RUN_CONFIG
         if run_config.is_file():
-            yield from _sources_of_sets(run_config)
+            yield from _texts_of_sets(run_config)
 
 
-def _sources_of_sets(run_config: Path) -> Iterator[str]:
+def _unknown_sets(request: Request) -> str:
+    """Return a note if the held-out sets of a model are not known; else an empty text."""
+    alone = [model for model in request.models if not (find_model(model).resolve().parent / RUN_CONFIG).is_file()]
+    if not alone:
+        return ""
+    problem = f"{alone[0]} is not in a run, so its validation and test sets are not known"
+    if request.held_out:
+        return f"{problem}; the lines of --held-out are left out"
+    return f"{problem}; name them with --held-out to leave out their lines"
+
+
+def _texts_of_sets(run_config: Path) -> Iterator[str]:
     try:
         config = config_file.load(run_config, check_files=False)
         sides = config.source_language, config.target_language
         for name, each in (*config.data.valid_sets.items(), *config.data.test.items()):
-            yield from (pair.source for pair in open_named(each, name, config.languages, sides))
+            for pair in open_named(each, name, config.languages, sides):
+                yield from pair.texts
     except UserError as error:
         logger.warning(
             "the held-out sets of %s are not left out: %s; name them with --held-out", run_config.parent, error

@@ -33,7 +33,7 @@ from seq2seq.store.model_folder import LoadedModel, load_outline, update_search
 from seq2seq.text.direction import Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE
-from seq2seq.workflows.augment.checks import check_language
+from seq2seq.workflows.augment.checks import check_language, check_lines
 from seq2seq.workflows.augment.job import Recipe, models_stay_open
 from seq2seq.workflows.augment.request import Request, augment, prepare
 from seq2seq.workflows.augment.shards import Shard, TextFacts, plan
@@ -124,6 +124,7 @@ class Student:
         self.loading |= self._direction()
         if not self.request.is_forced:
             remedy = "give text in this language, or --force"
+            check_lines(self.request.texts)
             check_language(self._planned_texts[1], self.source_language, "the student", remedy)
         description = open_parts(self.folder, self._identity(), RESULT)
         done = description.setdefault("steps", {})
