@@ -53,6 +53,15 @@ def test_good_pairs_are_kept(name):
     assert PairRules(("English", "deu"), PairLimits()).rejects(Pair(*KEPT[name])) is None
 
 
+@pytest.mark.parametrize("dash", "-‐‑‒–—−")
+def test_numbers_are_the_same_whatever_dash_is_between_them(dash):
+    rules, target = PairRules(("en", "de"), PairLimits()), "Er lebte dort von 1990-1995, in der Nummer 12-14."
+    source = "He lived there from 1990-1995, in number 12-14."
+    assert rules.rejects(Pair(source.replace("-", dash), target)) is None
+    assert rules.rejects(Pair(target, source.replace("-", dash))) == rules.rejects(Pair(target, source))
+    assert rules.rejects(Pair(source.replace("-", dash).replace("1990", "1991"), target)) == "digits"
+
+
 def test_limits_are_those_of_the_user_and_unknown_languages_are_not_judged():
     assert PairRules(("en", "de"), PairLimits(max_length=20)).rejects(Pair(*GOOD)) == "length"
     assert PairRules(("en", "de"), PairLimits(max_ratio=10)).rejects(Pair(*LEFT_OUT["ratio"])) is None
