@@ -7,7 +7,7 @@ are there.
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seq2seq.config.values import FILTER_FILE, PARTS_FILE
 from seq2seq.data.examples import Chunk, Position, Source
@@ -33,6 +33,17 @@ def parts_file(folder: Path) -> Path:
     return next(filter(Path.is_file, (folder / FILTER_FILE, folder / PARTS_FILE)), folder / PARTS_FILE)
 
 
+def languages_of_parts(folder: Path) -> tuple[str | None, str | None]:
+    """Return the languages of source and target that a folder describes; None for one that is not known."""
+    try:
+        found = read_object(parts_file(folder)).get("languages")
+    except DamagedFile:  # `Parts` reports it
+        found = None
+    languages = [found.get(side) if isinstance(found, dict) else None for side in COLUMNS]
+    source, target = (language if isinstance(language, str) else None for language in languages)
+    return source, target
+
+
 class Parts(Source):
     """The pairs of a finished folder, in order.
 
@@ -49,7 +60,7 @@ class Parts(Source):
         counts = description.get("counts")
         if not isinstance(counts, dict) or not isinstance(counts.get("parts"), int):
             raise DataError(f"{folder}: not finished; run the same s2s {file.stem} command again")
-        _check_languages(folder, description, [names[0] for names in columns.defaults])
+        _check_languages(folder, [names[0] for names in columns.defaults])
         if columns.given == (None, None):
             columns = replace(columns, given=COLUMNS)
         options = description.get("options")
@@ -75,10 +86,9 @@ class Parts(Source):
             before, inner = before + count, None
 
 
-def _check_languages(folder: Path, description: dict[str, Any], wanted: list[str]) -> None:
+def _check_languages(folder: Path, wanted: list[str]) -> None:
     """Refuse pairs of another direction than that of the configuration, if both are known."""
-    found = description.get("languages")
-    there = [found.get(side) for side in COLUMNS] if isinstance(found, dict) else [None, None]
+    there = languages_of_parts(folder)
     if are_other(map(known_language, there), map(known_language, wanted)):
         how = "with the other --kind" if parts_file(folder).name == PARTS_FILE else "of a corpus of this direction"
         raise DataError(

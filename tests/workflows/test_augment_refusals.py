@@ -42,6 +42,8 @@ def made(tmp_path_factory) -> Path:
 MISTAKES = {
     "another language": (["--text", "german"], "are German, but the model translates from English; give another "
                          "text or model, or --force"),
+    "another language in small shards": (["--text", "german", "--shard-lines", "3"], "are German, but the model "
+                                         "translates from English; give another text or model, or --force"),
     "an empty text": (["--text", "empty"], "empty: no lines"),
     "a missing text": (["--text", "nowhere"], "nowhere: cannot be read (No such file or directory)"),
     "a truncated text": (["--text", "damaged.gz"], "damaged.gz: damaged after line 0"),

@@ -234,11 +234,20 @@ def test_the_folder_is_read_as_training_data_and_filtered_again():
         open_pairs(SourceConfig(jsonl=made), "de", "en")
     again = filtered("again", corpus=("kept",))
     assert description(again)["counts"]["pairs"] == len(pairs)
+    assert description(again)["languages"] == description(made)["languages"] == {"source": "en", "target": "de"}
     unfinished = description(made)
     del unfinished["counts"]
     (made / "filter.json").write_text(json.dumps(unfinished))
     with pytest.raises(DataError, match="not finished; run the same s2s filter command again"):
         open_pairs(SourceConfig(jsonl=made), "en", "de")
+
+
+def test_a_folder_of_another_direction_is_refused_with_the_remedy(capsys):
+    filtered("directed", "--from", "en", "--to", "de")
+    for options, remedy in [(("--from", "de", "--to", "en"), "leave out --from and --to"),
+                            (("--model", "opposite", "--keep", "1"), "name models of its direction")]:  # fmt: skip
+        assert main(["filter", "directed", "-o", "refused", *options]) == 2
+        assert f"directed: its pairs are en-de, not de-en; {remedy}" in capsys.readouterr().err
 
 
 @given(st.lists(st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0])), st.integers(0, 12))

@@ -51,6 +51,8 @@ MISTAKES = {
                                   "en: 100 % of the clear sources of a sample are English, not German; swap the sides"),
     "swapped sides": (["de", "en", *BOTH, "--keep", "1"], "de: 100 % of the clear sources of a sample are German, not "
                       "English; swap the sides, give another corpus or model, or --force"),
+    "swapped sides in small shards": (["de", "en", *BOTH, "--keep", "1", "--shard-lines", "3"], "de: 100 % of the "
+                                      "clear sources of a sample are German, not English; swap the sides"),
     "another direction": (["en", "de", *MODEL, "--keep", "1", "--from", "fr"], "model has en alone"),
     "sides of unequal length": (["en", "short"], "en has 40 lines but "),
     "an empty corpus": (["empty", "empty"], "empty: no lines"),

@@ -1,7 +1,7 @@
 """Checks of `s2s augment` before its work: what the models, the text or the search settings do not allow."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, zip_longest
+from itertools import groupby, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ from seq2seq.inspection.line_languages import other_language
 from seq2seq.inspection.overlap import normalise
 from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import language_name
-from seq2seq.lines import check_readable_again
+from seq2seq.lines import check_readable_again, read_lines
 from seq2seq.text.forms import HTML, XML, form_of_file
 from seq2seq.workflows.augment.job import Kind, Recipe
 from seq2seq.workflows.augment.shards import Shard
+from seq2seq.workflows.parts import SHARD_LINES
 
 CHOICES = {"beam_size", "length_penalty", "n_best", "sample"}  # options that choose between beam search and samples
 _AS_LINES = "write its sentences into a file of its own, one line each"
@@ -45,7 +46,7 @@ def check_language(
     """Refuse a text whose lines are in another language than the model's source, judged by a sample.
 
     Args:
-        shards: of one or several texts; the first shard of each text is read.
+        shards: of one or several texts; the beginning of each is read, whatever the size of the shards.
         language: the source language of the model.
         reader: the model, as the message names it.
         remedy: what the user should do, the end of the message.
@@ -54,10 +55,10 @@ def check_language(
         DataError: at least two fifths of the lines with a clear language are in one other language, and hardly any in
             this one.
     """
-    for shard in {shard.text: shard for shard in reversed(shards)}.values():  # the first shard of each text
-        if found := other_language([line for line in shard.lines() if line is not None], language):
+    for text, lines in _lines_of_texts(shards):
+        if found := other_language(list(islice(read_lines(text), min(lines, SHARD_LINES))), language):
             raise DataError(
-                f"{shard.text}: {100 * found[1]:.0f} % of the sampled lines with a clear language are "
+                f"{text}: {100 * found[1]:.0f} % of the sampled lines with a clear language are "
                 f"{language_name(found[0])}, but {reader} translates from {language_name(language or '')}; {remedy}"
             )
 

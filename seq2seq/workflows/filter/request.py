@@ -8,6 +8,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from seq2seq import atomic
 from seq2seq.config.values import FILTER_FILE
 from seq2seq.data.corpus_files import corpus_of_files
 from seq2seq.data.examples import Pair
-from seq2seq.data.parts import parts_file
+from seq2seq.data.parts import languages_of_parts, parts_file
 from seq2seq.errors import DataError, ModelError
 from seq2seq.executors import LOCAL, Workers, open_workers
 from seq2seq.files import json_text
@@ -122,6 +123,7 @@ def prepare(request: FilterRequest) -> PreparedFilter:
         if not parts_file(path).is_file():
             check_readable_again(path)
     judges, languages = _judges(request)
+    languages = _with_those_of_the_folder(request, languages)
     named = languages[0] or "", languages[1] or ""
     config = corpus_of_files(request.files, *languages)
     if config.label_column is not None:
@@ -142,7 +144,7 @@ def prepare(request: FilterRequest) -> PreparedFilter:
         difference=request.difference,
     )
     if not request.is_forced:
-        _check_languages(job, [pair.without(source.tag) for pair in shards[0].pairs(source) if pair is not None])
+        _check_languages(job, [pair.without(source.tag) for pair in islice(source, SHARD_LINES)])
     num_lines = shards[-1].first + shards[-1].count - 1
     identity = {
         "languages": dict(zip(SIDES, languages, strict=True)),
@@ -290,6 +292,26 @@ def _judges(request: FilterRequest) -> tuple[tuple[Judge, ...], tuple[str | None
             there, wanted = ("-".join(str(side) for side in each) for each in (sides, languages[::-1]))
             raise ModelError(f"{request.reverse}: translates {there}, but --reverse must translate {wanted}")
     return judges, languages
+
+
+def _with_those_of_the_folder(
+    request: FilterRequest, languages: tuple[str | None, str | None]
+) -> tuple[str | None, str | None]:
+    """Return the languages of the corpus, with those that a folder of parts describes for sides without one.
+
+    Raises:
+        DataError: the folder has other languages.
+    """
+    folder = request.files[0]
+    if len(request.files) > 1 or not parts_file(folder).is_file():
+        return languages
+    there = languages_of_parts(folder)
+    if are_other(map(known_language, languages), map(known_language, there)):
+        found, wanted = ("-".join(side or "?" for side in sides) for sides in (there, languages))
+        remedy = "leave out --from and --to" if request.model is None else "name models of its direction"
+        raise DataError(f"{folder}: its pairs are {found}, not {wanted}; {remedy}")
+    source, target = (given or known for given, known in zip(languages, there, strict=True))
+    return source, target
 
 
 def _notes(request: FilterRequest, languages: tuple[str | None, str | None]) -> Iterator[str]:
