@@ -42,12 +42,14 @@ logger = logging.getLogger("seq2seq.cli")
 @click.option(
     "--from",
     "source_language",
+    type=options.LANGUAGE,
     metavar="LANGUAGE",
     help="Source language, as TEACHER names it [default: that of CONFIG].",
 )
 @click.option(
     "--to",
     "target_language",
+    type=options.LANGUAGE,
     metavar="LANGUAGE",
     help="Target language, as TEACHER names it [default: that of CONFIG].",
 )

@@ -57,9 +57,19 @@ EXAMPLE = "Example: s2s filter crawl.tmx --model runs/en-de --reverse runs/de-en
     help="Ratio of the lengths, for pairs whose longer side has more than 30 characters.",
 )
 @click.option(
-    "--from", "source_language", metavar="LANGUAGE", help="Language of the source [default: that of --model]."
+    "--from",
+    "source_language",
+    type=options.LANGUAGE,
+    metavar="LANGUAGE",
+    help="Language of the source [default: that of --model].",
 )
-@click.option("--to", "target_language", metavar="LANGUAGE", help="Language of the target [default: that of --model].")
+@click.option(
+    "--to",
+    "target_language",
+    type=options.LANGUAGE,
+    metavar="LANGUAGE",
+    help="Language of the target [default: that of --model].",
+)
 @options.sharding_options
 @click.option("--force", is_flag=True, help="Accept a corpus that is not in the languages of the model.")
 @options.batch_tokens_option

@@ -21,7 +21,7 @@ from seq2seq.config import ranges
 from seq2seq.config.ranges import QUANTIZATIONS, Range
 from seq2seq.errors import DataError, ModelError, shown
 from seq2seq.executors import LOCAL, check_executor
-from seq2seq.lines import OnInvalid
+from seq2seq.lines import UNWRITABLE, OnInvalid
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -57,6 +57,21 @@ class Number(click.ParamType):
             return self.bounds.check(float(value))
         except ValueError:
             self.fail(f"must be {self.bounds}, not {shown(value)}", param, context)
+
+
+class _Language(click.ParamType):
+    """The type of the name of a language."""
+
+    name = "language"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        """Refuse what cannot be written into a file; click calls this method."""
+        if UNWRITABLE.search(value):
+            self.fail(f"{shown(value)} is not a language; give a code or name, such as de", param, context)
+        return value
+
+
+LANGUAGE = _Language()
 
 
 class RecordChoice(click.Choice):
@@ -139,12 +154,14 @@ direction_options = _all(
     click.option(
         "--from",
         "source_language",
+        type=LANGUAGE,
         metavar="LANGUAGE",
         help="Language of the source, for a model of many languages.",
     ),
     click.option(
         "--to",
         "target_language",
+        type=LANGUAGE,
         metavar="LANGUAGE",
         help="Language of the translation, for a model of several. s2s info lists the languages.",
     ),
@@ -155,6 +172,7 @@ def pivot_option(directions: str) -> Callable:
     """Return the option `--pivot`, with a description of the directions that it is for."""
     return click.option(
         "--pivot",
+        type=LANGUAGE,
         metavar="LANGUAGE",
         help=f"Translate through this language, in two passes, with a model of many languages; {directions}.",
     )

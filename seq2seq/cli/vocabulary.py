@@ -102,8 +102,13 @@ def trim(
     help="The only side to extend, if each has its own tokenizer [default: the side that spells a corpus in fewer "
     "pieces, or both].",
 )
-@click.option("--tag", metavar="LANGUAGE", help="New language, whose tag is added; with --like.")
-@click.option("--like", metavar="LANGUAGE", help="Language of MODEL whose tag the new one begins as a copy of.")
+@click.option("--tag", type=options.LANGUAGE, metavar="LANGUAGE", help="New language, whose tag is added; with --like.")
+@click.option(
+    "--like",
+    type=options.LANGUAGE,
+    metavar="LANGUAGE",
+    help="Language of MODEL whose tag the new one begins as a copy of.",
+)
 @_output_option
 @options.format_option
 def extend(
