@@ -180,14 +180,16 @@ def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool 
 
 
 def check_readable_again(path: Path) -> None:
-    """Refuse a folder or a pipe, which cannot be read several times.
+    """Refuse a folder, a pipe or a device, which cannot be read several times.
 
     Raises:
-        DataError: it is a folder or a pipe.
+        DataError: it is one of them.
     """
     if path.exists() and not path.is_file():
-        pipe = "a pipe, which can be read only once; write its text to a file first"
-        raise DataError(f"{path}: {'a folder' if path.is_dir() else pipe}")
+        if path.is_dir():
+            raise DataError(f"{path}: a folder")
+        kind = "a pipe, which can be read only once" if path.is_fifo() else "a device"
+        raise DataError(f"{path}: {kind}; write its text to a file first")
 
 
 @contextlib.contextmanager

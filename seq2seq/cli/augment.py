@@ -192,7 +192,7 @@ def _noise(text: str | None) -> "NoiseConfig | None":
             values[name] = int(value) if name == "seed" else float(value)
             NoiseConfig(**{name: values[name]})
         except (ValueError, ValidationError) as error:
-            wanted = "an integer" if name == "seed" else "a share from 0 to 1"
+            wanted = str(ranges.SEED) if name == "seed" else "a share from 0 to 1"
             raise click.UsageError(f"--noise {name}: must be {wanted}, not {shown(value)}") from error
     return NoiseConfig(**values)
 
