@@ -259,6 +259,7 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
         atomic.remove_folder(folder.tokenizer)
         before = {}
     folder.path.mkdir(parents=True, exist_ok=True)
+    folder.cleaned.unlink(missing_ok=True)  # from here on, the checkpoints give the state
     atomic.write_file(folder.config, config_file.dump(config).encode())
     kept = {TOKENIZER, FIXED_SHAPES} if folder.has_learned else {TOKENIZER}
     write_note(folder.identity, {**now, **{key: before[key] for key in before.keys() & kept}})

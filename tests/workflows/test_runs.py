@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import wrong_files
 from support.run_folders import make_run
 
 from seq2seq import atomic
@@ -196,6 +197,15 @@ def test_a_cleaned_run_that_went_on_is_not_finished(runs):
     (folder / "checkpoints" / "step_00000040" / "state.json").write_text('{"run": {"finished": null}}')
     (run,) = find_runs(folder)
     assert run.state == "stopped"
+
+
+def test_a_run_that_goes_on_after_a_cut_clean_is_no_longer_cleaned(tmp_path):
+    path = make_run(tmp_path / "run", config=wrong_files.CONFIG)
+    (path / "cleaned.json").write_text('{"finished": "max_steps 20 reached", "step": 20}')
+    (run,) = find_runs(path)
+    config = config_file.load(run.folder.config, check_files=False)
+    open_run(run.folder, config, overwrite=False, now=read_note(run.folder.identity))
+    assert not run.folder.cleaned.exists()
 
 
 @pytest.mark.parametrize("event", ["it continues", "a process trains in it"])
