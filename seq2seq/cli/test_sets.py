@@ -76,7 +76,9 @@ class TranslatingModels:
     folders: Mapping[str, Path]
     """The model folders, by the name that the user gave."""
     config: "Config | None"
-    """The configuration of the first model's run; its test sets and evaluation settings are used."""
+    """The configuration of the first run among the models; its test sets and evaluation settings are used."""
+    first: Path
+    """The folder of that run's model; that of the first model if none belongs to a run."""
 
     @classmethod
     def find(cls, names: Sequence[Path]) -> "TranslatingModels":
@@ -86,7 +88,7 @@ class TranslatingModels:
             ModelError: there is no model, or it is a classification model.
         """
         from seq2seq.config.file import load
-        from seq2seq.store.finding import find_model, task_of
+        from seq2seq.store.finding import RUN_CONFIG, find_model, run_of_model, task_of
 
         folders = {str(name): find_model(name) for name in names}
         if len({folder.resolve() for folder in folders.values()}) < len(names):
@@ -94,14 +96,16 @@ class TranslatingModels:
         for name, folder in folders.items():
             if task_of(folder) == "classification":
                 raise ModelError(f"{name}: a classification model; s2s classify --gold FILE scores it")
-        run_config = next(iter(folders.values())).resolve().parent / "config.yaml"
-        return cls(folders, load(run_config, check_files=False) if run_config.is_file() else None)
+        for folder in folders.values():
+            if (run := run_of_model(folder)) is not None:
+                return cls(folders, load(run / RUN_CONFIG, check_files=False), folder)
+        return cls(folders, None, next(iter(folders.values())))
 
     @property
     def scoring(self) -> dict[str, Any]:
         """The default options of `score_texts`."""
         if self.config is None:
-            return {"target_language": _target_language(next(iter(self.folders.values())))}
+            return {"target_language": _target_language(self.first)}
         evaluation = self.config.evaluation
         return {
             "metrics": evaluation.metrics,
@@ -130,7 +134,7 @@ class TranslatingModels:
     def _of_the_run(self, names: Sequence[str]) -> list[TestSet]:
         from seq2seq.data.directions import open_named
 
-        config, folder = self.config, next(iter(self.folders.values()))
+        config, folder = self.config, self.first
         give = "give --source FILE and --reference FILE"
         if config is None:
             raise DataError(f"{folder}: a model without its run has no test sets; {give}")
@@ -140,7 +144,10 @@ class TranslatingModels:
         found: dict[str, TestSet] = {}
         for name, chosen in [_parted(name, config.data.test) for name in names or config.data.test]:
             sides = config.source_language, config.target_language
-            pairs = list(open_named(config.data.test[name], name, config.languages, sides))
+            try:
+                pairs = list(open_named(config.data.test[name], name, config.languages, sides))
+            except DataError as error:
+                raise DataError(f"{error}; {give}") from error
             directions = dict.fromkeys(pair.direction for pair in pairs) or {None: None}
             named = {direction and direction_name(direction): direction for direction in directions}
             if chosen is not None and chosen not in named:

@@ -183,9 +183,10 @@ def _directions(pairs: "Sequence[Pair]", direction: "Direction") -> dict[str, li
 
 def _run_config(folder: Path) -> "Config | None":
     from seq2seq.config.file import load
+    from seq2seq.store.finding import RUN_CONFIG, run_of_model
 
-    path = folder.resolve().parent / "config.yaml"
-    return load(path, check_files=False) if path.is_file() else None
+    run = run_of_model(folder)
+    return load(run / RUN_CONFIG, check_files=False) if run is not None else None
 
 
 def _pairs(

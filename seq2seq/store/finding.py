@@ -55,6 +55,13 @@ def find_model(path: str | Path | None, task: str | None = None) -> Path:
     raise ModelError(f"{path}: not a model folder ({CONFIG} is missing) nor a run folder (best/ is missing)")
 
 
+def run_of_model(folder: Path) -> Path | None:
+    """Return the run folder whose best model this is; None for other models."""
+    folder = folder.resolve()
+    is_best = folder == atomic.standing(folder.parent / BEST)
+    return folder.parent if is_best and (folder.parent / RUN_CONFIG).is_file() else None
+
+
 def _is_ours(folder: Path) -> bool:
     """Whether a folder is one that this toolkit wrote: a model folder, or a CTranslate2 folder with a description."""
     try:

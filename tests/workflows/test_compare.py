@@ -318,6 +318,43 @@ def test_models_and_runs_are_translated_as_for_s2s_bleu(tmp_path, monkeypatch, c
     assert any("rarest" in view["title"] for view in found["views"])
 
 
+@pytest.fixture
+def run_and_model(tmp_path, monkeypatch):
+    """A run with a test set, `runs/mine`, and a model without a run next to a configuration, `models/model`."""
+    monkeypatch.chdir(tmp_path)
+    Path("models").mkdir()
+    wrong_files.save(tmp_path / "models" / "model")
+    make_run(tmp_path / "runs" / "mine")
+    shutil.copytree("models/model", "runs/mine/best")
+    Path("text").write_text("".join(f"{line}\n" for line in wrong_files.TEXTS))
+    config = wrong_files.CONFIG.replace("num_workers", "test: {NAME: {source: text, target: text}}, num_workers")
+    Path("runs/mine/config.yaml").write_text(config.replace("NAME", "news"))
+    Path("models/config.yaml").write_text(config.replace("NAME", "stray"))
+
+
+@pytest.mark.parametrize("systems", [("models/model", "runs/mine"), ("text", "models/model", "runs/mine/best")])
+def test_the_test_set_is_that_of_the_first_run_wherever_it_stands(run_and_model, capsys, systems):
+    assert main(["compare", *systems, "-f", "json", "-m", "chrf"]) == 0
+    assert json.loads(capsys.readouterr().out)["test_set"] == "news"
+
+
+def test_a_configuration_next_to_a_model_is_not_that_of_its_run(run_and_model, capsys):
+    assert main(["compare", "models/model", "text", "-m", "chrf"]) == 2
+    assert (
+        "a model without its run has no test sets; give --source FILE and --reference FILE" in capsys.readouterr().err
+    )
+    assert main(["tune", "models/model"]) == 2
+    assert "a model without its run has no validation set" in capsys.readouterr().err
+
+
+def test_a_test_set_that_was_moved_can_be_named(run_and_model, capsys):
+    Path("text").rename("moved")
+    assert main(["compare", "runs/mine", "moved"]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.endswith("give --source FILE and --reference FILE")
+    assert main(["compare", "runs/mine", "moved", "--source", "moved", "--reference", "moved", "-m", "chrf"]) == 0
+
+
 @pytest.mark.slow
 def test_a_direction_is_scored_by_its_own_language_and_chosen_by_the_name_that_is_told(tmp_path, monkeypatch, capsys):
     write_corpora(tmp_path)
