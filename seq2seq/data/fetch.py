@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seq2seq import atomic
-from seq2seq.data.hub import dataset_chunks, dataset_columns, open_dataset
+from seq2seq.data.hub import dataset_chunks, dataset_columns, folder_digest, open_dataset
 from seq2seq.errors import DataError, did_you_mean
 from seq2seq.lines import as_one_line
 
@@ -108,7 +108,8 @@ def _write_split(corpus: PublicCorpus, stem: str, rows: Iterable[list[str]], fol
 
 
 def _rows(corpus: PublicCorpus, split: str, dataset_path: str | None) -> Iterator[list[str]]:
-    dataset = open_dataset(dataset_path or corpus.hub, corpus.subset if dataset_path is None else None, split)
+    name, subset = (corpus.hub, corpus.subset) if dataset_path is None else (dataset_path, None)
+    dataset = open_dataset(name, subset, split, folder_digest(name))
     origin, present = f"{dataset_path or corpus.hub} ({split})", dataset_columns(dataset)
     wanted = list(corpus.columns.values())
     for column in wanted:

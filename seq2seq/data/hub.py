@@ -18,13 +18,14 @@ from seq2seq.data.file_facts import combined_fingerprint, file_facts
 from seq2seq.errors import DataError, did_you_mean, quiet, reason
 
 CHUNK_ROWS = 4000
+PROJECT = "seq2seq"  # the beginning of the names of folders of kept rows
 
 
 class HubSource(Source):
     """A dataset by hub name or from a local folder; a stream is read shard by shard."""
 
     def __init__(self, config: SourceConfig, columns: Columns, cache: Path | None):
-        self._config = config
+        self._config, self._content = config, folder_digest(str(config.hub), cache)
         dataset = self._open()
         self.name, self.weight = f"{config.hub} ({config.split})", config.weight
         record = dataset.features or next(iter(dataset.take(1)), {})  # features of an object are an object, too
@@ -32,7 +33,7 @@ class HubSource(Source):
         self._names = columns.choose(dataset_columns(dataset), self.name)
         self.size = None if config.streaming else len(dataset)
         origin = (config.hub, config.subset, config.split)
-        content = _fingerprint(dataset, str(config.hub), cache)
+        content = self._content or _version(dataset)
         soft = (columns.labels,) if columns.labels else ()
         self.fingerprint = combined_fingerprint("hub", origin, self._names, content, *soft)
 
@@ -46,11 +47,13 @@ class HubSource(Source):
 
     def _open(self) -> Any:
         config = self._config
-        return open_dataset(str(config.hub), config.subset, config.split, config.streaming)
+        return open_dataset(str(config.hub), config.subset, config.split, self._content, config.streaming)
 
 
-def open_dataset(name: str, subset: str | None, split: str, streaming: bool = False) -> Any:
+def open_dataset(name: str, subset: str | None, split: str, content: str | None, streaming: bool = False) -> Any:
     """Open one split of a dataset of the hub, of a folder of data files, or of a folder that `save_to_disk` wrote.
+
+    `datasets` keeps rows by the times of files; here the rows of a folder are kept by its `content` (`folder_digest`).
 
     Raises:
         DataError: it cannot be reached, is not a dataset, or has no such subset or split.
@@ -65,8 +68,9 @@ def open_dataset(name: str, subset: str | None, split: str, streaming: bool = Fa
             name = str(folder)
             if not any(entry.is_file() and not entry.name.startswith(".") for entry in folder.rglob("*")):
                 raise DataError(f"{folder}: an empty folder, not a dataset")
+        kept = Path(datasets.config.HF_DATASETS_CACHE) / f"{PROJECT}-{content}" if content else None
         with _quiet(datasets):
-            return datasets.load_dataset(name, subset, split=split, streaming=streaming)
+            return datasets.load_dataset(name, subset, split=split, streaming=streaming, cache_dir=kept and str(kept))
     except DataError:
         raise
     except Exception as error:  # the package raises many kinds, its own and pyarrow's
@@ -163,12 +167,20 @@ def _describe(error: Exception, name: str, subset: str | None, split: str) -> st
     return f"{dataset}: {reason(error)[:300]}"
 
 
-def _fingerprint(dataset: Any, name: str, cache: Path | None) -> str:
-    """Return a fingerprint of the content of a local folder, or of the version of a hub dataset."""
+def _version(dataset: Any) -> str:
+    """Return a fingerprint of the version of a hub dataset."""
+    sizes = {split: info.num_examples for split, info in (dataset.info.splits or {}).items()}
+    return repr((str(dataset.info.version), sizes, sorted(dataset.info.download_checksums or {})))
+
+
+def folder_digest(name: str, cache: Path | None = None) -> str | None:
+    """Return a digest of the content of a local folder; None for the name of a hub dataset.
+
+    Facts of files are stored in the folder `cache`.
+    """
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        sizes = {split: info.num_examples for split, info in (dataset.info.splits or {}).items()}
-        return repr((str(dataset.info.version), sizes, sorted(dataset.info.download_checksums or {})))
+        return None
     digest = hashlib.sha256()
     for path in sorted(entry for entry in folder.rglob("*") if entry.is_file()):
         digest.update(str(path.relative_to(folder)).encode("utf-8", "surrogateescape") + b"\0")

@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import os
 
 import pytest
 from support.examples import check_one_line, write, write_jsonl, write_parts
@@ -151,6 +152,22 @@ def test_a_folder_of_pairs_has_no_labels(tmp_path, columns):
     check_one_line(
         config, "pairs: a folder of pairs, which have no labels; name a file or dataset of labelled texts", True
     )
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_a_dataset_folder_is_read_as_it_is_also_if_its_times_are_those_of_another(tmp_path, form):
+    """Copies and archives keep times, by which `datasets` knows files."""
+    import datasets
+
+    (folder := tmp_path / "files").mkdir()
+    path, write = folder / f"train.{form}", getattr(datasets.Dataset, f"to_{form.replace('jsonl', 'json')}")
+    for word in ("one", "two", "one"):
+        pairs = [Pair(f"{word} {number}", "x") for number in range(3)]
+        path.unlink(missing_ok=True)
+        write(datasets.Dataset.from_list([{"en": pair.source, "de": pair.target} for pair in pairs]), str(path))
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        source = open_pairs(SourceConfig(hub=str(folder)), "en", "de")
+        assert list(source) == list(source) == pairs
 
 
 def test_unequal_line_counts_are_both_named(tmp_path):
