@@ -7,7 +7,7 @@ from seq2seq.errors import did_you_mean, shown, some_of
 
 
 def stage_problems(config: Config) -> list[str]:
-    """Return a line for each problem of `data.stages` with the sources and the limits of a configuration."""
+    """Return a line for each problem of `data.stages` with the sources of a configuration."""
     return [*_of_names(config), *_of_borders(config)] if config.data.stages else []
 
 
@@ -32,14 +32,9 @@ def _of_names(config: Config) -> Iterator[str]:
 
 
 def _of_borders(config: Config) -> Iterator[str]:
-    stages, most = config.data.stages, config.training.max_epochs
-    before = 0
+    stages, before = config.data.stages, 0
     for index, stage in enumerate(stages):
         key = f"data.stages.{index}"
-        if most is not None and before >= most:
-            limits = f"training.max_epochs is {most:g}, and the stage before ends with epoch {before}"
-            yield f"{key}: no epoch reaches it ({limits}); raise training.max_epochs, or lower that until_epoch"
-            return
         if index == len(stages) - 1:
             if stage.until_epoch is not None:
                 yield f"{key}.until_epoch: the last stage ends with training; leave it out, and set training.max_epochs"

@@ -19,6 +19,7 @@ from seq2seq.data.stages import ONE_STAGE, Stages
 from seq2seq.errors import counted
 from seq2seq.training.state import RunState, limits, progress
 
+EQUAL = 1e-6  # the relative difference up to which two moments are one
 FIRST_LINE, MOST_SECONDS = 10.0, 60.0  # in a log: the first pause, which doubles with each line, and the longest
 
 log = logging.getLogger(__name__)
@@ -122,10 +123,10 @@ def foreseen_steps(
 
 
 def unreached(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float, stages: Stages) -> Iterator[str]:
-    """Yield a line if training probably ends before the last stage begins."""
+    """Yield a line if training probably ends before the last stage begins, or at its beginning."""
     steps = foreseen_steps(config, seconds_per_step, epochs_per_step, stages)
     last = stages.epoch_at(steps * epochs_per_step)
-    if (index := stages.at(last)) < stages.last:
+    if (index := stages.at(last * (1 - EQUAL))) < stages.last:
         unless = ", unless training.patience ends that stage early" * bool(config.patience)
         remedy = "raise the limit of training, or lower that until_epoch"
         yield f"data.stages.{index + 1}: training ends before, with about epoch {last:.2g}{unless}; {remedy}"

@@ -69,6 +69,32 @@ def test_half_of_the_steps_and_then_the_others_are_all_steps(tmp_path, rows):
         assert borders(folder) == borders(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("most", [0.5, 1.0, 2.0, 3.0])
+def test_a_run_that_ended_before_a_stage_goes_on_to_the_same_bits(tmp_path, most):
+    """A limit at a border ends the run there, and nothing of the next stage happens."""
+    settings = dict(stages=THREE, schedule="constant", max_steps=None)
+    train(tmp_path / "whole", max_epochs=4.0, **settings)
+    _, result = train(tmp_path / "part", max_epochs=most, **settings)
+    assert result.reason == f"max_epochs {most:g} reached"
+    assert [stage for _, stage, _ in borders(tmp_path / "part")] == [2] * (most > 1)
+    train(tmp_path / "part", max_epochs=4.0, **settings)
+    ours, whole = outcome(tmp_path / "part"), outcome(tmp_path / "whole")
+    for name in ("model.safetensors", "optimizer.safetensors", "random.safetensors"):
+        assert ours["files"][name] == whole["files"][name], name
+    assert borders(tmp_path / "part") == borders(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("most", [0.5, 1.0, 2.0])
+def test_a_limit_that_is_lowered_below_the_stage_ends_the_run(tmp_path, most):
+    rows = [(1, [1.0, 0.5], False), (2, [1.0, 0.5], True), (None, [0.0, 2.0], True)]
+    settings = dict(stages=rows, schedule="linear", log_every=1000)
+    with pytest.raises(Killed):
+        train(tmp_path, compute_loss=killed_at(55), max_steps=80, **settings)
+    assert len(borders(tmp_path)) == 2
+    _, result = train(tmp_path, max_steps=80, max_epochs=most, **settings)
+    assert result.reason == f"max_epochs {most:g} reached"
+
+
 def test_one_stage_is_no_stage(tmp_path):
     """Bit for bit, in all that a run writes."""
     train(tmp_path / "none", schedule="linear", max_steps=None, max_epochs=2.5)
@@ -275,7 +301,9 @@ def test_the_time_left_knows_that_epochs_differ():
     ("limit", "words"),
     [({"max_steps": 100}, "data.stages.1: training ends before, with about epoch 1"), ({"max_steps": 300}, None),
      ({"max_steps": 100, "patience": 3}, "unless training.patience ends that stage early"),
-     ({"max_minutes": 1.0}, "data.stages.1: "), ({"max_minutes": 100.0}, None), ({"max_epochs": 3.0}, None)],
+     ({"max_minutes": 1.0}, "data.stages.1: "), ({"max_minutes": 100.0}, None), ({"max_epochs": 3.0}, None),
+     ({"max_epochs": 2.0}, "data.stages.1: training ends before, with about epoch 2; raise the limit of training"),
+     ({"max_steps": 200}, "data.stages.1: training ends before"), ({"max_epochs": 2.1}, None)],
 )  # fmt: skip
 def test_a_stage_that_training_does_not_reach_is_named(limit, words):
     stages = Stages((Stage(end=2.0), Stage()))
