@@ -1,6 +1,7 @@
 """What a run was trained with is what it goes on with: every key and every file, whenever the run was stopped."""
 
 import json
+import re
 import shutil
 import types
 import typing
@@ -308,6 +309,12 @@ def test_every_key_may_change_or_stops_the_run_by_name(run, capfd):
     assert tried[True] >= 30
     assert tried[False] >= 50
     assert contents(folder) == before
+
+
+def test_the_table_of_the_keys_that_may_change_has_them_all():
+    text = (Path(__file__).parents[2] / "configs/README.md").read_text("utf-8")
+    _, table = text.split("\n## Keys that may change between")
+    assert set(re.findall(r"^\| `([\w.]+)` \|", table.split("\n## ")[0], re.MULTILINE)) == set(CHANGEABLE)
 
 
 def test_every_changeable_key_exists():
