@@ -295,8 +295,8 @@ class _Channel:
 def shareable(value: Any) -> Any:
     """Return a setting as it may leave the machine: a number or text, without absolute paths and credentials.
 
-    An absolute path becomes relative to the current folder, or the name of the file outside of it. An address loses
-    user, password and query.
+    An absolute path becomes relative to the current folder, or the name of the file outside of it or if that is the
+    root. An address loses user, password and query.
     """
     if isinstance(value, list | tuple | dict):
         items = value.items() if isinstance(value, dict) else enumerate(value)
@@ -311,7 +311,8 @@ def shareable(value: Any) -> Any:
     if not path.is_absolute() and not value.startswith("~"):
         return value
     here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else path.name
+    is_within = path.is_relative_to(here) and here != Path(here.anchor)
+    return str(path.relative_to(here)) if is_within else path.name
 
 
 def _remote_runs(folder: Path) -> dict[str, str]:

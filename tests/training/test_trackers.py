@@ -178,6 +178,8 @@ def test_settings_leave_without_absolute_paths_and_credentials(tmp_path, monkeyp
     assert shareable({"a": "/etc/b"}) == '{"a": "b"}'
     assert shareable("sqlite:////srv/secret/mlflow.db") == "mlflow.db"
     assert shareable(None) is None
+    monkeypatch.chdir("/")  # every path is relative to it
+    assert shareable("/srv/secret/a.en") == "a.en"
 
 
 def configured(folder: Path) -> Path:
