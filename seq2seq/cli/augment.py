@@ -121,6 +121,7 @@ def command(
     _check_usage(models, kind, keep, references, loading)
     from seq2seq.workflows.augment.job import Recipe, models_stay_open
     from seq2seq.workflows.augment.request import Request, augment, prepare
+    from seq2seq.workflows.parts import find_parts
 
     recipe = Recipe(kind, keep, min_confidence, skip_long, _tag(tag), _noise(noise))  # type: ignore[arg-type]
     given = {key: value for key, value in loading.items() if value is not None}
@@ -129,6 +130,7 @@ def command(
     )
     with models_stay_open():
         prepared = prepare(request)
+        find_parts(prepared.job.folder, prepared.identity)  # refuses a folder of something else, before any note
         for note in prepared.notes:
             logger.info("%s", note)
         logger.info("engine: %s", prepared.job.pipeline().translator.engine_note)
@@ -216,9 +218,6 @@ def check_pairs(folder: Path, counts: "PartCounts") -> None:
 
 
 def _estimate(prepared: "Prepared", workers: int) -> None:
-    from seq2seq.workflows.parts import find_parts
-
-    find_parts(prepared.job.folder, prepared.identity)  # refuses the folders that the command would refuse
     seconds, done = prepared.job.seconds_per_line()
     whole = prepared.num_lines * len(prepared.job.models)
     click.echo(f"{counted(whole, 'line')} in {counted(prepared.job.num_parts, 'part')}; nothing is written")
