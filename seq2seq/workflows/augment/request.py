@@ -129,7 +129,8 @@ def prepare(request: Request) -> Prepared:
         "references": [asdict(each) for each in read],
         "held_out": combined_fingerprint(sorted(job.held_out)),
     }
-    return Prepared(job, identity, num_lines, tuple(filter(None, (note, _unknown_sets(request)))))
+    _warn_of_unknown_sets(request)
+    return Prepared(job, identity, num_lines, (note,) if note else ())
 
 
 def augment(
@@ -193,15 +194,15 @@ def _held_out(request: Request) -> Iterator[str]:
             yield from _texts_of_sets(run_config)
 
 
-def _unknown_sets(request: Request) -> str:
-    """Return a note if the held-out sets of a model are not known; else an empty text."""
-    alone = [model for model in request.models if not (find_model(model).resolve().parent / RUN_CONFIG).is_file()]
-    if not alone:
-        return ""
-    problem = f"{alone[0]} is not in a run, so its validation and test sets are not known"
-    if request.held_out:
-        return f"{problem}; the lines of --held-out are left out"
-    return f"{problem}; name them with --held-out to leave out their lines"
+def _warn_of_unknown_sets(request: Request) -> None:
+    """Warn if the held-out sets of a model are not known, unless the user names some."""
+    for model in request.models:
+        if not request.held_out and not (find_model(model).resolve().parent / RUN_CONFIG).is_file():
+            logger.warning(
+                "%s is not in a run, so its validation and test sets are not known; name them with --held-out to leave "
+                "out their lines", model
+            )  # fmt: skip
+            return
 
 
 def _texts_of_sets(run_config: Path) -> Iterator[str]:
