@@ -4,10 +4,10 @@ Each part is complete or absent. `augment.json` or `filter.json` describes the f
 are there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.config.values import FILTER_FILE, PARTS_FILE
 from seq2seq.data.examples import Chunk, Position, Source
@@ -36,9 +36,13 @@ def parts_file(folder: Path) -> Path:
 def languages_of_parts(folder: Path) -> tuple[str | None, str | None]:
     """Return the languages of source and target that a folder describes; None for one that is not known."""
     try:
-        found = read_object(parts_file(folder)).get("languages")
+        return _languages_in(read_object(parts_file(folder)))
     except DamagedFile:  # `Parts` reports it
-        found = None
+        return None, None
+
+
+def _languages_in(description: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    found = description.get("languages")
     languages = [found.get(side) if isinstance(found, dict) else None for side in COLUMNS]
     source, target = (language if isinstance(language, str) else None for language in languages)
     return source, target
@@ -60,7 +64,7 @@ class Parts(Source):
         counts = description.get("counts")
         if not isinstance(counts, dict) or not isinstance(counts.get("parts"), int):
             raise DataError(f"{folder}: not finished; run the same s2s {file.stem} command again")
-        _check_languages(folder, [names[0] for names in columns.defaults])
+        _check_languages(folder, _languages_in(description), [names[0] for names in columns.defaults])
         if columns.given == (None, None):
             columns = replace(columns, given=COLUMNS)
         options = description.get("options")
@@ -86,9 +90,8 @@ class Parts(Source):
             before, inner = before + count, None
 
 
-def _check_languages(folder: Path, wanted: list[str]) -> None:
+def _check_languages(folder: Path, there: Sequence[str | None], wanted: Sequence[str]) -> None:
     """Refuse pairs of another direction than that of the configuration, if both are known."""
-    there = languages_of_parts(folder)
     if are_other(map(known_language, there), map(known_language, wanted)):
         how = "with the other --kind" if parts_file(folder).name == PARTS_FILE else "of a corpus of this direction"
         raise DataError(

@@ -81,7 +81,7 @@ class MeasuredSystems:
 class _Student:
     folder: Path
     conditions: Mapping[str, Any]
-    """What must be the same in students that are compared, by its name in messages."""
+    """The conditions that must be equal in students that are compared, by their names in messages."""
     measured: MeasuredSystems
 
 
