@@ -130,9 +130,7 @@ def command(
     )
     with models_stay_open():
         prepared = prepare(request)
-        find_parts(prepared.job.folder, prepared.identity)  # refuses a folder of something else, before any note
-        for note in prepared.notes:
-            logger.info("%s", note)
+        find_parts(prepared.job.folder, prepared.identity)  # refuses a folder of something else before any note
         logger.info("engine: %s", prepared.job.pipeline().translator.engine_note)
         if dry_run:
             _estimate(prepared, workers)

@@ -12,7 +12,6 @@ from support.our_models import make_ours
 
 from seq2seq.cli import main
 from seq2seq.config.schema import SearchConfig
-from seq2seq.workflows.augment.checks import MANY_LINES, default_search
 
 GERMAN = ["Der alte Mann geht mit seinem Hund langsam durch den Park.", "Zwei Kinder spielen auf der Straße Fußball."]
 
@@ -171,18 +170,3 @@ def test_draws_of_ctranslate2_are_refused_whoever_chose_them(stores, made, monke
         assert "CTranslate2 cannot repeat its draws" in error
         assert ("name the model that it was converted from" in error) == ("--engine" not in options)
         assert not Path("drawn").exists()
-
-
-def test_much_text_is_sampled_for_back_translation_alone():
-    assert default_search("back", MANY_LINES, {}) == ({}, "")
-    search, why = default_search("back", MANY_LINES + 1, {})
-    assert search == {"sample": True, "top_k": 10}
-    assert "more than 100,000 lines" in why
-    assert default_search("forward", MANY_LINES + 1, {}) == ({}, "")
-    for given in ({"engine": "ctranslate2"}, {"quantization": "int8"}):
-        search, why = default_search("back", MANY_LINES + 1, given)
-        assert not search
-        assert "CTranslate2 cannot repeat its draws" in why
-    assert default_search("back", MANY_LINES + 1, {}, is_exported=True)[0] == {}
-    for given in ({"beam_size": 5}, {"length_penalty": 0.8}, {"n_best": 4}, {"sample": True}):  # none loses its effect
-        assert default_search("back", MANY_LINES + 1, given) == ({}, "")

@@ -13,13 +13,11 @@ from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import language_name
 from seq2seq.lines import check_readable_again, read_lines
 from seq2seq.text.forms import HTML, XML, form_of_file
-from seq2seq.workflows.augment.job import Kind, Recipe
+from seq2seq.workflows.augment.job import Recipe
 from seq2seq.workflows.augment.shards import Shard
 from seq2seq.workflows.parts import SHARD_LINES
 
-CHOICES = {"beam_size", "length_penalty", "n_best", "sample"}  # options that choose between beam search and samples
 _AS_LINES = "write its sentences into a file of its own, one line each"
-MANY_LINES, SAMPLED_FROM = 100_000, 10  # lines from which back-translation samples, and its top_k
 
 
 def check_pipeline(pipeline: Pipeline, recipe: Recipe, model: str) -> None:
@@ -104,27 +102,6 @@ def _lines_of_texts(shards: Sequence[Shard]) -> Iterator[tuple[Path, int]]:
     """Yield each text of some shards, in order, and the number of its lines."""
     for text, group in groupby(shards, key=lambda shard: shard.text):
         yield text, sum(shard.count for shard in group)
-
-
-def default_search(
-    kind: Kind, num_lines: int, given: Mapping[str, Any], is_exported: bool = False
-) -> tuple[dict[str, Any], str]:
-    """Return search settings, and the reason for them, where the user chose none (Edunov et al. 2018).
-
-    Samples give better back-translations of much text; with little text, and so with poor models, beam search does.
-
-    Args:
-        kind: of the pairs.
-        num_lines: of all texts.
-        given: what the user chose.
-        is_exported: whether the model is a CTranslate2 folder.
-    """
-    if kind == "back" and num_lines > MANY_LINES and not given.keys() & CHOICES:
-        if is_exported or given.get("engine") == "ctranslate2" or given.get("quantization"):
-            return {}, "a search instead of sampling, because CTranslate2 cannot repeat its draws"
-        why = f"sampling from the {SAMPLED_FROM} likeliest pieces, because there are more than {MANY_LINES:,} lines"
-        return {"sample": True, "top_k": SAMPLED_FROM}, why
-    return {}, ""
 
 
 def check_search(recipe: Recipe, search: Mapping[str, Any], engine: str, exports: Sequence[Path] = ()) -> None:

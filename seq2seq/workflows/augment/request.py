@@ -26,7 +26,6 @@ from seq2seq.workflows.augment.checks import (
     check_references,
     check_search,
     check_stored_search,
-    default_search,
     held_out_lines,
 )
 from seq2seq.workflows.augment.job import AugmentJob, Recipe, make_part, opened
@@ -76,8 +75,6 @@ class Prepared:
     job: AugmentJob
     identity: Mapping[str, Any]
     num_lines: int
-    notes: tuple[str, ...] = ()
-    """Choices that were made for the user."""
 
 
 def prepare(request: Request) -> Prepared:
@@ -93,8 +90,7 @@ def prepare(request: Request) -> Prepared:
     num_lines = sum(each.lines for each in facts)
     folders = [find_model(model, "translation").resolve() for model in request.models]
     exports = [model for model, folder in zip(request.models, folders, strict=True) if is_ctranslate2(folder)]
-    search, note = default_search(request.recipe.kind, num_lines, request.loading, bool(exports))
-    loading = {**request.loading, **search}
+    loading = request.loading
     check_search(request.recipe, loading, loading.get("engine", "auto"), exports)
     if len(set(folders)) < len(folders):
         raise UserError("a MODEL is given twice; name each once")
@@ -130,7 +126,7 @@ def prepare(request: Request) -> Prepared:
         "held_out": combined_fingerprint(sorted(job.held_out)),
     }
     _warn_of_unknown_sets(request)
-    return Prepared(job, identity, num_lines, (note,) if note else ())
+    return Prepared(job, identity, num_lines)
 
 
 def augment(
