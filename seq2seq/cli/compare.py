@@ -211,7 +211,7 @@ def _training_counts(
 
 def _table(compared: "SystemComparison") -> Iterator[str]:
     """Yield the comparison as lines for people."""
-    from seq2seq.workflows.compare.wording import cell, described, meaning_of_p
+    from seq2seq.workflows.compare.wording import cell, described, first_seed_note, meaning_of_p
 
     yield f"{compared.test_set}: {counted(compared.num_lines, 'line')}"
     yield ""
@@ -225,6 +225,8 @@ def _table(compared: "SystemComparison") -> Iterator[str]:
         yield ""
         yield from aligned([_pair(compared, pair) for pair in compared.pairs])
         yield ""
+    if (note := first_seed_note(compared)) and len(compared.rows) > 1:
+        yield note
     yield from (line for line in map(described, compared.sentences) if line)
     yield from (f"{compared.titles[metric]}|{text}" for metric, text in compared.signatures.items())
 

@@ -10,6 +10,7 @@ from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.config import ranges
 from seq2seq.errors import DataError, ModelError
+from seq2seq.store.finding import BEST
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ def command(
         options.only_for(
             "a RUN; leave out the students", "sentence", "target", "layer", "source_language", "target_language"
         )
+        if len({run.resolve() for run in runs}) < len(runs):
+            raise click.UsageError("a student is given twice; name each once")
         points = speeds_and_scores(runs, "bleu")
         axes = "speed relative to the teacher in float32", "BLEU"
         click.echo(plots.trade_off(points, output or Path("students.png"), axes))
@@ -78,7 +81,7 @@ def command(
 def _run_of(model: Path) -> Path:
     """Return the run whose best model the folder is; the current folder for a model without a run."""
     run = model.resolve().parent
-    return run if model.name == "best" and (run / "metrics.jsonl").is_file() else Path()
+    return run if model.name == BEST and (run / "metrics.jsonl").is_file() else Path()
 
 
 def _run_folder(run: Path | None) -> Path:
@@ -86,7 +89,7 @@ def _run_folder(run: Path | None) -> Path:
     folder = Path("runs/latest").resolve() if run is None else run
     if run is None:
         logger.info("using %s", folder)
-    for candidate in (folder, folder.resolve().parent):
+    for candidate in [folder, folder.resolve().parent] if folder.resolve().name == BEST else [folder]:
         if (candidate / "metrics.jsonl").is_file():
             return candidate
     raise ModelError(f"{folder}: not a run folder (metrics.jsonl is missing); name one, such as runs/demo")

@@ -25,7 +25,6 @@ logger = logging.getLogger("seq2seq.cli")
 
 LONGEST_CELL = 32
 FIRST, LAST = ("name", "state"), ("hours", "machine", "size", "note")
-NOT_RECORDED = "not recorded"
 _BETWEEN = re.compile(r",(?![^(]*\))")  # names of test sets have commas in brackets: zero (de-fr, zero-shot) bleu
 
 
@@ -101,7 +100,7 @@ def diff(first: Path, second: Path, form: str) -> None:
 
     changes = differences(*map(_one_run, (first, second)))
     if form == "json":
-        click.echo(json.dumps(changes, indent=1, ensure_ascii=False))
+        click.echo(json.dumps(changes, indent=1, ensure_ascii=False, default=lambda missing: None))
         return
     rows = [
         (key if subject == "config" else f"{subject}: {key}", *(_side(value) for value in sides))
@@ -252,7 +251,9 @@ def _cell(value: Any, column: str, form: str = "table") -> str:
 
 
 def _side(value: Any) -> str:
-    return NOT_RECORDED if value is None else _cell(value, "")
+    from seq2seq.workflows.runs import NOT_RECORDED
+
+    return "not recorded" if value is NOT_RECORDED else "unset" if value is None else _cell(value, "")
 
 
 def _mebibytes(num_bytes: int) -> str:

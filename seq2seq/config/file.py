@@ -68,7 +68,7 @@ def settings_of(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, value
         return
     for name, item in value.items():
-        yield from settings_of(item, f"{key}.{name}" if key else name)
+        yield from settings_of(item, f"{key}.{name}" if key else str(name))
 
 
 def dump(config: Config) -> str:

@@ -30,6 +30,7 @@ LOWER_IS_BETTER = {"valid_loss", "ter"}
 OF_THE_MACHINE = ("data.cache_dir", "training.device", "training.threads", "data.num_workers")
 
 SOURCES = "data.train."
+NOT_RECORDED = object()
 OPTIONAL_DATA = (SOURCES, "data.stages.", "data.valid.", "data.test.")
 
 
@@ -274,7 +275,7 @@ def _size(path: Path) -> int:
 def differences(first: RunRecord, second: RunRecord) -> dict[str, dict[str, tuple[Any, Any]]]:
     """Return, by subject (`config`, `data`, `code`, `packages`, `machine`), the values of both runs where they differ.
 
-    A value that one of them did not record is None.
+    A value that one of them did not record is `NOT_RECORDED`.
     """
     sides = [
         {"config": run.settings, "data": read_note(run.folder.identity), **read_note(run.folder.made_with)}
@@ -283,7 +284,11 @@ def differences(first: RunRecord, second: RunRecord) -> dict[str, dict[str, tupl
     found = {}
     for subject in ("config", "data", "code", "packages", "machine"):
         one, other = (dict(side[subject]) if isinstance(side.get(subject), Mapping) else {} for side in sides)
-        changed = {key: (one.get(key), other.get(key)) for key in {**one, **other} if one.get(key) != other.get(key)}
+        changed = {
+            key: (one.get(key, NOT_RECORDED), other.get(key, NOT_RECORDED))
+            for key in {**one, **other}
+            if one.get(key) != other.get(key)
+        }
         if changed:
             found[subject] = changed
     return found

@@ -157,6 +157,14 @@ def test_plot_takes_the_best_folder_and_the_newest_run(run, capsys, monkeypatch)
     assert captured.out.endswith("curves.png\n")
 
 
+@pytest.mark.parametrize("name", ["bset", "checkpoints"])
+def test_plot_takes_no_other_path_in_a_run_for_it(run, capsys, name):
+    (run / "checkpoints").mkdir()
+    assert main(["plot", str(run / name)]) == 2
+    assert f"{name}: not a run folder" in capsys.readouterr().err
+    assert not (run / "curves.png").exists()
+
+
 def test_a_line_cut_off_by_a_crash_is_left_out(run):
     with open(run / "metrics.jsonl", "a") as stream:
         stream.write('{"step": 210, "lo')

@@ -65,6 +65,23 @@ def test_the_test_of_seeds_says_their_number_and_is_not_called_sacrebleus(tmp_pa
     assert "--paired-bs" not in shown
 
 
+@pytest.mark.parametrize(
+    ("names", "shared"),
+    [(("systems1", "systems2"), "systems"), (("x-s1", "x-s2"), "x"), (("x,seed=1", "x,seed=2"), "x"),
+     (("classes_1", "classes_2"), "classes"), (("runs/s1", "runs/s2"), "runs"), (("base2-s1", "base2-s2"), "base2")],
+)  # fmt: skip
+def test_a_row_has_the_shared_name_without_the_seed(tmp_path, names, shared):
+    systems = [replace(training(tmp_path, seed), name=name) for seed, name in enumerate(names, start=1)]
+    assert [row.name for row in rows(systems)] == [f"{shared} (2 seeds)"]
+
+
+def test_it_is_said_that_lines_and_texts_are_those_of_the_first_seed(tmp_path):
+    systems = [replace(training(tmp_path, seed), translations=spoiled(REFERENCE, 0.2, seed)) for seed in (1, 2)]
+    told = "lines and texts are those of the first seed"
+    assert told in page(compare([*systems, SYSTEMS[2]], Lines("set", [REFERENCE]), ["chrf"]))
+    assert told not in page(compare([systems[0], SYSTEMS[2]], Lines("set", [REFERENCE]), ["chrf"]))
+
+
 def test_the_way_in_which_paths_are_typed_changes_no_figure(tmp_path):
     systems = [seeded(tmp_path, "base", seed, 0.1, spoiled(REFERENCE, seed / 10, seed)) for seed in (1, 2)]
     typed = [replace(system, name=f"./{system.name}/") for system in systems]

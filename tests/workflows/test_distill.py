@@ -324,6 +324,12 @@ OTHERS = {
 DAMAGED = {"distill.json is not JSON": "{", "not a folder of s2s distill (distill.json is missing)": None}
 
 
+def test_a_student_is_drawn_once(tmp_path, capsys):
+    own = student_in(tmp_path / "own")
+    assert main(["plot", str(own), f"{own}/.", "-o", str(tmp_path / "x.png")]) == 2
+    assert "a student is given twice" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("message", [*OTHERS, *DAMAGED])
 def test_only_finished_students_of_the_same_conditions_are_compared(message, tmp_path, capsys):
     first, other = student_in(tmp_path / "first"), tmp_path / "other"

@@ -301,3 +301,19 @@ def test_runs_of_one_source_keep_the_key_of_their_configuration(tmp_path, capsys
 def test_a_setting_of_all_data_that_an_earlier_version_lacked_is_no_difference(tmp_path, capsys):
     newer = ONE.replace("}}", "}, num_workers: 1, temperature: 1.0, filters: {max_length: 9}}")
     assert not any("data." in name for name in listed(tmp_path, capsys, ONE, newer)[0])
+
+
+def test_what_is_recorded_as_unset_is_not_called_missing(tmp_path, capsys):
+    for name, value in (("a", "patience: null, brand_new: 3"), ("b", "patience: 4")):
+        make_run(tmp_path / name, config=f"training: {{{value}}}\n")
+    rows = [line.split() for line in s2s(capsys, "runs", "diff", tmp_path / "a", tmp_path / "b").splitlines()[1:]]
+    assert rows == [["training.patience", "unset", "4"], ["training.brand_new", "3", "not", "recorded"]]
+    found = json.loads(s2s(capsys, "runs", "diff", tmp_path / "a", tmp_path / "b", "-f", "json"))
+    assert found["config"] == {"training.patience": [None, 4], "training.brand_new": [3, None]}
+
+
+def test_a_key_that_is_a_number_is_a_column(tmp_path, capsys):
+    rows = listed(tmp_path, capsys, "1: 2\nseed: 3\n", "1: 3\nseed: 3\n")
+    assert [row["1"] for row in rows] == ["2", "3"]
+    s2s(capsys, "runs", tmp_path, "--sort", "seed")
+    assert main(["runs", str(tmp_path), "--sort", "sed"]) == 2

@@ -12,7 +12,7 @@ from seq2seq.workflows.compare.comparison import SystemComparison
 from seq2seq.workflows.compare.drawing import figure, legend
 from seq2seq.workflows.compare.sentences import PairSentences, ShownSentence
 from seq2seq.workflows.compare.views import Bucket, View
-from seq2seq.workflows.compare.wording import cell, meaning_of_p, p_of, shown_p, shown_value, verdict
+from seq2seq.workflows.compare.wording import cell, first_seed_note, meaning_of_p, p_of, shown_p, shown_value, verdict
 from seq2seq.workflows.pages import document, escaped, table
 
 LARGEST = 2_000_000  # bytes
@@ -118,6 +118,8 @@ def _sentences(compared: SystemComparison) -> Iterator[str]:
         return
     yield "<h2>Sentences that differ most</h2>"
     yield '<p class="soft">By chrF of the sentence. Words that the other translation lacks are marked.</p>'
+    if note := first_seed_note(compared):
+        yield f'<p class="soft">{note}</p>'
     for number, pair in enumerate(pairs):
         noun = counted(pair.num_different, "line")
         title = f"{pair.first} and {pair.second}: {noun} differ{'s' * (pair.num_different == 1)}"

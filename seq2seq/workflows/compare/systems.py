@@ -173,5 +173,5 @@ def _shared_name(members: Sequence[System]) -> str:
     names = [member.name for member in members]
     first, last = min(names), max(names)
     length = next((place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), None)
-    shared = re.sub(r"[\W_]*(seed|s)?[\W_\d]*$", "", first[:length])
+    shared = re.sub(r"([\W_]+(seed|s))?[\W_\d]*$", "", first[:length])
     return f"{shared or names[0]} ({len(members)} seeds)"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from seq2seq.errors import counted
-from seq2seq.workflows.compare.comparison import Figure, PairTest
+from seq2seq.workflows.compare.comparison import Figure, PairTest, SystemComparison
 from seq2seq.workflows.compare.sentences import PairSentences
 from seq2seq.workflows.compare.views import LINES
 
@@ -47,6 +47,12 @@ def verdict(pair: PairTest) -> str:
     if pair.detectable is None:
         return "no difference found" if pair.difference else "no difference"
     return f"no difference found; {pair.detectable:.2f} or more would have shown"
+
+
+def first_seed_note(compared: SystemComparison) -> str:
+    """Whose lines and texts are shown for rows of several seeds; empty without such rows."""
+    is_needed = any(len(seeds) > 1 for seeds in compared.seeds.values())
+    return "For rows of several seeds, lines and texts are those of the first seed." if is_needed else ""
 
 
 def described(pair: PairSentences) -> str:
