@@ -64,7 +64,7 @@ def list_runs(
     Columns are the state, the settings in which the runs differ, the step, the validation and test scores of the best
     model, hours, machine and size. With --format jsonl, each run is an object with all its settings.
     """
-    from seq2seq.workflows.runs import find_runs, varying
+    from seq2seq.workflows.runs import find_runs, scored_differently, varying
 
     if form == "jsonl":
         options.only_for("tables; the objects of jsonl have all columns", "columns")
@@ -85,6 +85,13 @@ def list_runs(
         for run in runs:
             click.echo(json.dumps(run.as_json(), ensure_ascii=False))
         return
+    for kind, columns_of_kind in scored_differently(runs).items():
+        if own := [column for column in columns_of_kind if column in shown]:
+            logger.warning(
+                "%s: the runs have different %s, so these scores cannot be compared; s2s compare scores runs on "
+                "one test set",
+                ", ".join(own), kind,
+            )  # fmt: skip
     table = [shown, *([_cell(rows[run.name].get(name), name, form) for name in shown] for run in runs)]
     for line in aligned(table) if form == "table" else map("\t".join, table):
         click.echo(line)
@@ -95,7 +102,7 @@ def list_runs(
 @click.argument("second", type=options.ANY_PATH)
 @options.format_option
 def diff(first: Path, second: Path, form: str) -> None:
-    """Show how the runs FIRST and SECOND differ: settings, data, code, packages and machine."""
+    """Show how the runs FIRST and SECOND differ: settings, data, test sets, code, packages and machine."""
     from seq2seq.workflows.runs import differences
 
     changes = differences(*map(_one_run, (first, second)))

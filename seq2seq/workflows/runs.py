@@ -51,6 +51,8 @@ class RunRecord:
     """Figures of the best model."""
     tests: Mapping[str, float] = field(default_factory=dict)
     """Test scores by `test set metric`."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """Conditions of the test scores: fingerprints by `test set content`, signatures by `test set metric signature`."""
     hours: float = 0.0
     machine: str = ""
     num_bytes: int = 0
@@ -67,8 +69,8 @@ class RunRecord:
         return {
             "name": self.name, "path": str(self.folder.path), "state": self.state, "note": self.note,
             "step": self.step, "settings": dict(self.settings), "validation": dict(self.validation),
-            "tests": dict(self.tests), "hours": round(self.hours, 4), "machine": self.machine,
-            "bytes": self.num_bytes, "broken_lines": self.broken_lines,
+            "tests": dict(self.tests), "conditions": dict(self.conditions), "hours": round(self.hours, 4),
+            "machine": self.machine, "bytes": self.num_bytes, "broken_lines": self.broken_lines,
         }  # fmt: skip
 
 
@@ -104,6 +106,7 @@ def read_run(path: Path, name: str | None = None) -> RunRecord:
     made = read_note(folder.made_with).get("machine")
     made = made if isinstance(made, Mapping) else {}
     steps = [record["step"] for record in records if isinstance(record.get("step"), int)]
+    scores = _scores_of(folder)
     return RunRecord(
         name=name or path.resolve().name,
         folder=folder,
@@ -112,7 +115,8 @@ def read_run(path: Path, name: str | None = None) -> RunRecord:
         step=max(steps, default=0),
         settings=settings,
         validation=_validation_of(folder),
-        tests=_tests_of(folder),
+        tests={column: score["value"] for column, score in scores.items()},
+        conditions=_conditions_of(folder, scores),
         hours=_last(records, "seconds") / 3600,
         machine=" ".join(str(made[key]) for key in ("host", "device") if key in made),
         num_bytes=_size(path),
@@ -142,6 +146,23 @@ def varying(runs: Sequence[RunRecord]) -> list[str]:
         if key not in OF_THE_MACHINE
         and (any(value != found[0] for value in found) or (key.startswith(OPTIONAL_DATA) and len(found) < with_data))
     ]
+
+
+def scored_differently(runs: Sequence[RunRecord]) -> dict[str, list[str]]:
+    """Return the columns of test scores that cannot be compared, by the condition in which runs differ.
+
+    A condition that a run did not record is not a difference.
+    """
+    found: dict[str, list[str]] = {}
+    for column in dict.fromkeys(column for run in runs for column in run.tests):
+        own = [run.conditions for run in runs if column in run.tests]
+        dataset = column.rpartition(" ")[0]
+        names = dict.fromkeys([dataset, dataset.partition(" (")[0]])  # of many directions, `news (en-de)`
+        conditions = {"test sets": [f"{name} content" for name in names], "signatures": [f"{column} signature"]}
+        for kind, keys in conditions.items():
+            if any(len({each[key] for each in own if key in each}) > 1 for key in keys):
+                found.setdefault(kind, []).append(column)
+    return found
 
 
 def _with_sources_alike(runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -242,13 +263,23 @@ def _validation_of(folder: RunFolder) -> dict[str, float]:
     return {name: metrics[name] for name in VALIDATION if is_number(metrics.get(name))}
 
 
-def _tests_of(folder: RunFolder) -> dict[str, float]:
+def _scores_of(folder: RunFolder) -> dict[str, Mapping[str, Any]]:
+    """Return the records of test scores by column."""
     scores = read_note(folder.test_scores).get("scores")
     return {
-        f"{score.get('dataset')} {score.get('metric')}": score["value"]
+        f"{score.get('dataset')} {score.get('metric')}": score
         for score in (scores if isinstance(scores, list) else ())
         if isinstance(score, Mapping) and is_number(score.get("value"))
     }
+
+
+def _conditions_of(folder: RunFolder, scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the fingerprints of the test sets and the signatures of the scores that the run recorded."""
+    scored = read_note(folder.test_scores).get("scored")
+    contents = scored.get("tests") if isinstance(scored, Mapping) else None
+    found = {f"{name} content": value for name, value in contents.items()} if isinstance(contents, Mapping) else {}
+    found |= {f"{column} signature": score.get("signature") for column, score in scores.items()}
+    return {key: value for key, value in found.items() if isinstance(value, str) and value}
 
 
 def _last(records: Sequence[Mapping[str, Any]], key: str) -> float:
@@ -273,16 +304,20 @@ def _size(path: Path) -> int:
 
 
 def differences(first: RunRecord, second: RunRecord) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Return, by subject (`config`, `data`, `code`, `packages`, `machine`), the values of both runs where they differ.
+    """Return the values of both runs where they differ, by subject.
 
-    A value that one of them did not record is `NOT_RECORDED`.
+    The subjects are `config`, `data`, `tests`, `code`, `packages` and `machine`. A value that one did not record is
+    `NOT_RECORDED`.
     """
     sides = [
-        {"config": run.settings, "data": read_note(run.folder.identity), **read_note(run.folder.made_with)}
+        {
+            "config": run.settings, "data": read_note(run.folder.identity), "tests": run.conditions,
+            **read_note(run.folder.made_with),
+        }
         for run in _with_sources_alike((first, second))
-    ]
+    ]  # fmt: skip
     found = {}
-    for subject in ("config", "data", "code", "packages", "machine"):
+    for subject in ("config", "data", "tests", "code", "packages", "machine"):
         one, other = (dict(side[subject]) if isinstance(side.get(subject), Mapping) else {} for side in sides)
         changed = {
             key: (one.get(key, NOT_RECORDED), other.get(key, NOT_RECORDED))

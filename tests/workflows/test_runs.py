@@ -317,3 +317,60 @@ def test_a_key_that_is_a_number_is_a_column(tmp_path, capsys):
     assert [row["1"] for row in rows] == ["2", "3"]
     s2s(capsys, "runs", tmp_path, "--sort", "seed")
     assert main(["runs", str(tmp_path), "--sort", "sed"]) == 2
+
+
+# -- conditions of test scores -----------------------------------------------------------------------------------------
+
+SIGNATURE = "nrefs:1|case:mixed|tok:13a|version:2.6.0"
+
+
+def scored(path: Path, content="abc", signature=SIGNATURE, dataset="news") -> None:
+    score = {"dataset": dataset, "metric": "bleu", "value": 20.0, "signature": signature}
+    note = {"scored": {"tests": {"news": content}, "measure": ""}, "scores": [score], "notes": []}
+    (path / "test_scores.json").write_text(json.dumps(note))
+
+
+@pytest.mark.parametrize("dataset", ["news", "news (en-de, zero-shot)"])
+@pytest.mark.parametrize(
+    ("other", "kind"),
+    [
+        ({}, None),
+        ({"content": "xyz"}, "test sets"),
+        ({"signature": SIGNATURE.replace("13a", "zh")}, "signatures"),
+        ({"signature": ""}, None),  # not recorded
+    ],
+)
+def test_scores_of_other_test_sets_or_signatures_are_named(tmp_path, capsys, dataset, other, kind):
+    for name, changes in (("a", {}), ("b", other), ("c", {})):
+        make_run(tmp_path / name)
+        scored(tmp_path / name, dataset=dataset, **changes)
+    make_run(tmp_path / "not scored")
+    assert main(["runs", str(tmp_path)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == (kind is not None)
+    for line in lines:
+        assert f"{dataset} bleu: the runs have different {kind}" in line
+        assert "s2s compare" in line
+    assert main(["runs", str(tmp_path), "--columns", "name,step"]) == 0
+    assert main(["runs", str(tmp_path), "--where", "name=a"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_diff_shows_test_sets_and_signatures(tmp_path, capsys):
+    for name, changes in (("a", {}), ("b", {"content": "xyz", "signature": "tok:zh"})):
+        make_run(tmp_path / name)
+        scored(tmp_path / name, **changes)
+    found = json.loads(s2s(capsys, "runs", "diff", tmp_path / "a", tmp_path / "b", "-f", "json"))
+    assert found == {"tests": {"news content": ["abc", "xyz"], "news bleu signature": [SIGNATURE, "tok:zh"]}}
+    rows = s2s(capsys, "runs", tmp_path, "-f", "jsonl").splitlines()
+    assert [json.loads(row)["conditions"]["news content"] for row in rows] == ["abc", "xyz"]
+
+
+@pytest.mark.parametrize(
+    "note", ['{"scored": 3}', '{"scored": {"tests": [1]}, "scores": {"a": 1}}', '{"scores": [3]}', "["]
+)
+def test_damaged_test_scores_lose_only_themselves(tmp_path, capsys, note):
+    make_run(tmp_path / "a")
+    (tmp_path / "a" / "test_scores.json").write_text(note)
+    (run,) = find_runs(tmp_path)
+    assert (run.tests, run.conditions, run.state) == ({}, {}, "finished")
