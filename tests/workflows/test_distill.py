@@ -135,7 +135,8 @@ def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     for change, difference in DIFFERENCES.items():
         assert main([*COMMAND, *change.split(" ", 1)]) == 2, change
         assert f"was made by another command: {difference}" in capsys.readouterr().err
-    for change in ("training.log_every=7", "training.threads=2", "training.num_samples=3", "data.num_workers=2"):
+    for change in ("training.log_every=7", "training.threads=2", "training.num_samples=3", "data.num_workers=2",
+                   "training.checkpoint_every=9", "training.record=false"):  # fmt: skip
         assert main([*COMMAND, "--set", change]) == 0, change
     assert main([*COMMAND, "--batch-tokens", "512"]) == 0
     assert results(Path("out")) == whole

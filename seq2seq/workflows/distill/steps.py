@@ -30,6 +30,7 @@ from seq2seq.lines import as_one_line
 from seq2seq.store.direction import KEYS, OPTIONS, choices, zero_shot
 from seq2seq.store.finding import CONFIG, find_model
 from seq2seq.store.model_folder import LoadedModel, load_outline, update_search
+from seq2seq.tasks.run_folder import WITHOUT_EFFECT
 from seq2seq.text.direction import Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE
@@ -50,7 +51,7 @@ MOST_PROBED = 500  # lines of the validation set
 # Keys of `tokenizer` that a student may set and still have the teacher's tokenizers.
 OF_TRAINING = frozenset({"sampling", "sampling_nbest", "sampling_alpha"})
 # Keys of `training` that do not change the student.
-NO_EFFECT = {"device", "threads", "log_every", "num_samples", "trackers", "track_samples", "keep_last", "keep_best"}
+NO_EFFECT = {key.removeprefix("training.") for key in WITHOUT_EFFECT if key.startswith("training.")}
 
 
 @dataclass(frozen=True)
