@@ -6,7 +6,7 @@ torch.
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ class Alternative:
     """log_prob / tokens^length_penalty, by which alternatives are ranked."""
     tokens: int
     """The number of target pieces, ends included."""
+    is_finished: bool = field(default=True, kw_only=True)
+    """Whether the search reached the end of the translation, or of each part, within the length limit."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form; infinities and NaN, which JSON lacks, are null.
@@ -153,7 +155,8 @@ def join(
         chosen = [row[min(number, len(row) - 1)] for row in rows]
         text, _ = join_texts(parts, [each.text for each in chosen], ends)
         log_prob, tokens = sum(each.log_prob for each in chosen), sum(each.tokens for each in chosen)
-        return Alternative(text, log_prob, normalized_score(log_prob, tokens, length_penalty), tokens)
+        score, finished = normalized_score(log_prob, tokens, length_penalty), [each.is_finished for each in chosen]
+        return Alternative(text, log_prob, score, tokens, is_finished=all(finished))
 
     ranks = [rank(number) for number in range(max(map(len, rows)))]
     kept = range(len(ranks)) if is_sampled else first_of_each([each.text for each in ranks])

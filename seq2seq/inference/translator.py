@@ -339,7 +339,9 @@ class Translator:
         texts = [request.prefix.restored(self.tokenizers.target.decode(each.ids)) for each in hypotheses]
         kept = range(len(texts)) if self.config.sample else list(first_of_each(texts))[: self.config.n_best]
         best, *others = (
-            Alternative(texts[index], each.log_prob, each.score, len(each.ids) + each.finished)
+            Alternative(
+                texts[index], each.log_prob, each.score, len(each.ids) + each.finished, is_finished=each.finished
+            )
             for index, each in ((index, hypotheses[index]) for index in kept)
         )
         flags = self._flags(request.part, request.sentence.source_ids, texts[0], hypotheses[0])

@@ -89,6 +89,30 @@ def test_a_line_is_left_out_for_its_own_reason(reason, pipeline, tmp_path):
     assert [(record["source"], record["target"]) for record in found] == ([] if reason else [(line, translation)])
 
 
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize("kept", ["Der Hund schläft in dem Park.", FINE])
+def test_a_candidate_that_was_cut_off_is_long_wherever_it_stands(is_finished, kept, tmp_path):
+    """The candidate that is kept decides, not the best one."""
+    tokenizers, line = tokenizers_of_texts(), "The dog sleeps, and the cat looks on."
+    texts = [FINE, "Der Hund schläft in dem Park."]
+
+    def answer(ids, config):
+        return [
+            Hypothesis(tuple(tokenizers.target.encode(text)), score, score, is_finished or text != kept)
+            for text, score in zip(texts, (-0.25, -0.5), strict=True)
+        ]
+
+    about = ModelDescription(source_language="en", target_language="de", model=ModelConfig(preset="tiny"))
+    search = SearchConfig(beam_size=2, n_best=2)
+    pipeline = Pipeline(Translator(EchoEngine(300, answer), tokenizers, search, description=about))
+    (tmp_path / "text").write_text(f"{line}\n", encoding="utf-8")
+    (shard,) = plan([tmp_path / "text"], 9)[1]
+    left_out = Counter()
+    job = AugmentJob(tmp_path / "made", (), (), (), Recipe("forward", "chrf"), (shard,))
+    found = [record["target"] for record in job.records(pipeline, shard, [kept], left_out)]
+    assert (found, dict(left_out)) == (([kept], {}) if is_finished else ([], {"long": 1}))
+
+
 def test_lines_without_a_finite_score_are_counted_and_are_not_in_the_folder(tmp_path, monkeypatch, capsys):
     """The weights are as large as those of a trained model may be, and the scores of drawn translations overflow."""
 

@@ -20,7 +20,7 @@ from seq2seq.data.examples import Pair
 from seq2seq.data.noise import perturbed
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.selection import consensus, nearest
-from seq2seq.inference.degeneration import LANGUAGE, LOST, REPAIRED, SYMPTOMS
+from seq2seq.inference.degeneration import LANGUAGE, LONG, LOST, REPAIRED, SYMPTOMS
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translation import Alternative, Translation
 from seq2seq.inspection.overlap import normalise
@@ -206,8 +206,8 @@ def _chosen(
     chosen = candidates[consensus(texts) if keep == "mbr" else nearest(texts, reference or "")]
     if chosen.text == answer.text:
         return answer, answer.flags
-    kept = [VERBATIM] * (VERBATIM in answer.flags)
-    return chosen, (*kept, *pipeline.translator.flags([(answer.source, chosen.text)])[0])
+    known = [VERBATIM] * (VERBATIM in answer.flags) + [LONG] * (not chosen.is_finished)
+    return chosen, (*known, *pipeline.translator.flags([(answer.source, chosen.text)])[0])
 
 
 def _confidence(answer: Translation) -> float | None:
