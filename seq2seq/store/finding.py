@@ -8,7 +8,7 @@ from seq2seq import atomic
 from seq2seq.errors import ModelError, UserError, did_you_mean
 from seq2seq.files import DamagedFile, read_object
 
-CONFIG = "config.json"
+CONFIG, GENERATION, EXPORTED = "config.json", "generation_config.json", "seq2seq.json"
 RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
 
 
@@ -65,9 +65,19 @@ def run_of_model(folder: Path) -> Path | None:
 def _is_ours(folder: Path) -> bool:
     """Whether a folder is one that this toolkit wrote: a model folder, or a CTranslate2 folder with a description."""
     try:
-        return "format" in read_object(folder / CONFIG) or (folder / "seq2seq.json").is_file()
+        return "format" in read_object(folder / CONFIG) or (folder / EXPORTED).is_file()
     except DamagedFile:
         return False
+
+
+def listed_files(folder: Path) -> set[str] | None:
+    """Return the names of the files of a model folder that this toolkit wrote: those it lists, the list, and the search
+    settings; None for a folder of another toolkit, which has no list."""
+    for name in (EXPORTED, CONFIG):
+        with contextlib.suppress(DamagedFile):
+            if isinstance(files := read_object(folder / name).get("files"), dict):
+                return {*files, EXPORTED, CONFIG, GENERATION}
+    return None
 
 
 def newest_run(task: str | None = None) -> Path:

@@ -21,7 +21,7 @@ from seq2seq.files import DamagedFile, json_text, read_object, record, verify, w
 from seq2seq.interop.architectures import FOREIGN, is_foreign
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.direction import OPTIONS, directed
-from seq2seq.store.finding import CONFIG, find_model
+from seq2seq.store.finding import CONFIG, GENERATION, find_model
 from seq2seq.store.footprint import WEIGHTS, check_room
 from seq2seq.tensors import FileTensors, Uninitialized, copy_rows, distinct, load_tied, misfit, write_tensors
 from seq2seq.text.direction import UNNAMED, Direction
@@ -36,7 +36,7 @@ from seq2seq.text.tokenizer import (
 )
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
-GENERATION, CARD = "generation_config.json", "README.md"
+CARD = "README.md"
 # Keys that config.json omits; the search settings are in generation_config.json.
 NOT_IN_CONFIG = {
     "translation": {"search", "classifier", "labels", "label_names"},

@@ -21,6 +21,8 @@ from seq2seq.errors import RunError, UserError, counted, reason, shown, some_of
 from seq2seq.executors import Workers, completed
 from seq2seq.files import DamagedFile, json_text, read_object, record, verify
 from seq2seq.processes import usable_cpus
+from seq2seq.store.calibration import FILE as CALIBRATION
+from seq2seq.store.finding import listed_files
 
 logger = logging.getLogger(__name__)
 
@@ -221,8 +223,17 @@ def sharing(loading: tuple[tuple[str, Any], ...], workers: int) -> tuple[tuple[s
 
 
 def folder_record(folder: Path) -> str:
-    """Return a fingerprint of the files of a model folder, without its card."""
-    paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "README")))
+    """Return a fingerprint of the files that a model consists of.
+
+    Those of a folder that this toolkit wrote are the files that it lists and the calibration; others, such as notes,
+    do not count. In a folder of another toolkit all files count, except its card and hidden ones.
+    """
+    listed = listed_files(folder)
+    paths = sorted(path for path in folder.iterdir() if path.is_file())
+    if listed is None:
+        paths = [path for path in paths if not path.name.startswith((".", "README"))]
+    else:
+        paths = [path for path in paths if path.name in {*listed, CALIBRATION}]
     found = [(path.name, record(path)["sha256"]) for path in paths]
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 

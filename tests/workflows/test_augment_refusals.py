@@ -12,6 +12,7 @@ from support.our_models import make_ours
 
 from seq2seq.cli import main
 from seq2seq.config.schema import SearchConfig
+from seq2seq.workflows.parts import folder_record
 
 GERMAN = ["Der alte Mann geht mit seinem Hund langsam durch den Park.", "Zwei Kinder spielen auf der Straße Fußball."]
 
@@ -170,3 +171,27 @@ def test_draws_of_ctranslate2_are_refused_whoever_chose_them(stores, made, monke
         assert "CTranslate2 cannot repeat its draws" in error
         assert ("name the model that it was converted from" in error) == ("--engine" not in options)
         assert not Path("drawn").exists()
+
+
+@pytest.mark.parametrize("kind", ["ours", "exported", "marian"])
+def test_a_model_is_known_by_the_files_that_it_consists_of(kind, made, tmp_path):
+    model = tmp_path / "model"
+    match kind:
+        case "ours":
+            make_ours(model)
+            (model / "details.json").write_text("{}")
+        case "exported":
+            converted_engine(make_ours(tmp_path / "whole"), model)
+        case _:
+            shutil.copytree(made / "marian", model)
+    before, paths = folder_record(model), sorted(path for path in model.iterdir() if not path.name.startswith("README"))
+    for path in paths:
+        content = path.read_bytes()
+        path.write_bytes(content + b" ")
+        assert folder_record(model) != before, path.name
+        path.write_bytes(content)
+    (model / "README.md").write_text("another card")
+    (model / ".hidden").write_text("")
+    assert folder_record(model) == before
+    (model / "notes.txt").write_text("try it with a larger beam")
+    assert (folder_record(model) == before) == (kind != "marian"), "the files of another toolkit are not known"
