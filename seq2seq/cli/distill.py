@@ -37,8 +37,8 @@ logger = logging.getLogger("seq2seq.cli")
 )
 @options.set_option
 @options.sharding_options
-@click.option("--force", is_flag=True, help="Accept --text that is not in the source language, and "
-              "keep the int8 export even if its translations differ too much.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Accept --text that is not in the source language or not "
+              "in lines, and keep the int8 export even if its translations differ too much.")  # fmt: skip
 @click.option(
     "--from",
     "source_language",

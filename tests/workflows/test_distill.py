@@ -52,6 +52,7 @@ def place(folder, tmp_path_factory) -> Path:
     shutil.copytree(folder / "runs" / "toy" / "best", place / "teacher")
     (place / "student.yaml").write_text(CONFIG.replace("MODEL", MODEL))
     (place / "plain.yaml").write_text(CONFIG.replace("MODEL", ""))
+    (place / "table.tsv").write_text("one two\teins zwei\n" * 3)
     (place / "german").write_text("Der alte Mann geht mit seinem Hund langsam durch den großen Park.\n" * 30)
     return place
 
@@ -226,6 +227,8 @@ MISTAKES = {
                         "valid.en, target: valid.de}}", "--set", "data.train={source: train.en, target: train.de, "
                         "from: en, to: de}"], "languages: a student has one direction; write source_language and"),
     "a missing text": (["teacher", "student.yaml", "--text", "nowhere"], "nowhere: cannot be read"),
+    "a text in a table": (["teacher", "student.yaml", "--text", "table.tsv"], "table.tsv: this looks like a table with "
+                          "tabs (TSV); translate one column of it (cut -f 1 FILE), or --force"),
     "a text in another language": (["teacher", "student.yaml", "--text", "german"], "german: 100 % of the sampled "
                                    "lines with a clear language are German, but the student translates from English; "
                                    "give text in this language, or --force"),
