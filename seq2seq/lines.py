@@ -183,11 +183,11 @@ def check_readable_again(path: Path) -> None:
     """Refuse a folder, a pipe or a device, which cannot be read several times.
 
     Raises:
-        DataError: it is one of them.
+        DataError: `path` is one of them.
     """
     if path.exists() and not path.is_file():
         if path.is_dir():
-            raise DataError(f"{path}: a folder")
+            raise DataError(f"{path}: a folder; name a file")
         kind = "a pipe, which can be read only once" if path.is_fifo() else "a device"
         raise DataError(f"{path}: {kind}; write its text to a file first")
 

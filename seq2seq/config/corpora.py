@@ -52,7 +52,7 @@ class NoiseConfig(Section):
 
     @property
     def changes_case(self) -> bool:
-        """Whether some kind follows the case rules of a language."""
+        """Whether a kind of noise changes case, by the rules of a language."""
         return bool(self.upper or self.title)
 
 

@@ -39,7 +39,9 @@ def direction_problems(config: Config) -> list[str]:
         if key in train and sides:
             trained |= dict.fromkeys([sides, *[sides[::-1]] * source.both_ways])
             if source.both_ways and not languages.allows(sides[::-1]):
-                problems.append(f"{key}.both_ways: {direction_name(sides[::-1])} is not possible with languages")
+                remedy = f"leave it out, or add {sides[1]} to languages.source and {sides[0]} to languages.target"
+                reverse = direction_name(sides[::-1])
+                problems.append(f"{key}.both_ways: {reverse} is not possible with languages; {remedy}")
         elif source.both_ways and key not in train:
             problems.append(f"{key}.both_ways: only for data.train; leave it out")
         elif key in valid and sides and sides not in trained and is_known:

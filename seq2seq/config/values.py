@@ -195,7 +195,7 @@ def as_piece(text: str) -> str:
         ValueError: it is empty, a special piece, or holds a space or a control character.
     """
     if not text or text != "".join(text.split()) or UNWRITABLE.search(text) or text in SPECIAL_PIECES:
-        raise ValueError(f"{shown(text)} cannot be a piece; name one word, not a special piece, such as <back>")
+        raise ValueError(f"{shown(text)} cannot be a piece; give one word such as <back>, but no special piece")
     return text
 
 

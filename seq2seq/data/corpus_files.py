@@ -20,7 +20,7 @@ from seq2seq.data.columns import (
 from seq2seq.data.parts import parts_file
 from seq2seq.data.tables import header
 from seq2seq.data.text_files import check_form
-from seq2seq.errors import DataError, some_of
+from seq2seq.errors import DataError, shown, some_of
 from seq2seq.languages import known_language
 from seq2seq.lines import open_bytes, read_lines
 from seq2seq.text.forms import JSON
@@ -84,7 +84,7 @@ def _columns_of(path: Path, is_jsonl: bool, languages: tuple[str | None, str | N
     """Return the settings for the columns of a file that names them; none if the languages name them.
 
     Raises:
-        DataError: the first line is not an object or has fewer than two columns, or the two columns are not known.
+        DataError: the first line is not an object or has fewer than two columns, or it is not known which two are read.
     """
     names, label = _names_in(path, is_jsonl)
     sides = tuple(next((name for name in names if is_called(name, side)), "") for side in PAIR)
@@ -105,7 +105,7 @@ def _columns_of(path: Path, is_jsonl: bool, languages: tuple[str | None, str | N
         return _named(LABELLED, names)
     others = names if len(names) == 2 and not codes else None
     if (found := sides if all(sides) else by_language or others) is None:
-        remedy = "name the languages of source and target, or call two columns source and target"
+        remedy = "name the languages of source and target, or rename two columns to source and target"
         raise DataError(f"{path}: its columns are {some_of(names)}; {remedy}")
     return _named(PAIR, found)
 
@@ -133,5 +133,6 @@ def _names_in(path: Path, is_jsonl: bool) -> tuple[list[str], str | None]:
         raise DataError(f"{path}: line {number} is not a JSON object; write one object per line")
     names = list(record[NESTED] if isinstance(record.get(NESTED), dict) else record)
     if len(names) < 2:
-        raise DataError(f"{path}: line {number} has the columns {', '.join(names) or 'none'}; two are needed")
+        found = f"only the key {shown(names[0])}" if names else "no keys"
+        raise DataError(f"{path}: line {number} has {found}; write two, such as source and target")
     return names, probability_column(record)

@@ -15,7 +15,7 @@ from xml.parsers import expat
 from seq2seq.data.columns import both_sides
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.data.file_facts import check_unchanged, combined_fingerprint, file_facts
-from seq2seq.errors import DataError, some_of
+from seq2seq.errors import DataError, shown, some_of
 from seq2seq.languages import known_language
 from seq2seq.lines import DAMAGE, damaged, open_bytes
 
@@ -37,8 +37,8 @@ class TmxFile(Source):
     """Pairs of a TMX file, plain or gzip, in the order of its units.
 
     Languages match by any of their names and codes (`de`, `DE-AT`, `ger`); equal spelling is preferred. Without names,
-    they are the source language of the header, else the language of the first segment, and the first other one. With
-    one name, the other side is the only other language of the first unit that has this one.
+    the source language is that of the header, else that of the first segment, and the target language is the first
+    other one. With one name, the other side has the only other language of the first unit that has the named one.
 
     Raises:
         DataError: the file is not TMX, is damaged, or has no unit with both languages.
@@ -71,7 +71,9 @@ class TmxFile(Source):
         check_unchanged(self._path, self._facts)
 
     def _first_two(self, given: tuple[str, str]) -> tuple[str, str]:
-        """Return the languages of the first unit that has two, one of which is that of `given`, if there is one.
+        """Return the languages of the first unit that has several.
+
+        If `given` has a language, it is the first unit that also has this language.
 
         Raises:
             DataError: there is no such unit, or its other language is not known.
@@ -88,8 +90,10 @@ class TmxFile(Source):
                 problem = f"a translation unit has {some_of(names)}"
                 raise DataError(f"{self._path}: {problem}; name the languages of source and target")
             return found
-        wanted = f"{known} and another language" if known else "two languages"
-        raise DataError(f"{self._path}: no translation unit has {wanted}")
+        wanted, remedy = "two languages", "give another file"
+        if known:
+            wanted, remedy = f"{shown(known)} and another language", "name languages that the file has"
+        raise DataError(f"{self._path}: no translation unit has {wanted}; {remedy}")
 
     def _units(self) -> Iterator[Unit]:
         return _Reader(self._path).units()

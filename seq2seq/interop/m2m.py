@@ -89,7 +89,7 @@ def _tokenizers(
         )
     if kind is TOKENIZERS["M2M100Tokenizer"] and not (folder / VOCABULARY_FILE).exists():
         problems.append(
-            f"{VOCABULARY_FILE} is missing; copy it from the original model, because M2M-100 numbers its pieces in it"
+            f"{VOCABULARY_FILE} is missing; copy it from the original model, because it numbers the pieces of M2M-100"
         )
     if kind is None or problems:
         return None
@@ -163,7 +163,7 @@ def _add_usual(
     if codes in LANGUAGE_CODES.values() and name is not None:
         codes = LANGUAGE_CODES.get(str(name), "")
         if not codes:
-            problems.append(f"language_codes: {shown(name)} (possible: {', '.join(LANGUAGE_CODES)}); or else {REMEDY}")
+            problems.append(f"language_codes: {shown(name)} is none of {', '.join(LANGUAGE_CODES)}; {REMEDY}")
     languages = {code: kind.piece.format(code) for code in codes.split()}
     last = () if (folder / VOCABULARY_FILE).exists() else (MASK,)
     pieces |= {piece: len(pieces) + place for place, piece in enumerate([*languages.values(), *last])}

@@ -278,8 +278,8 @@ def _cut_languages(folder, kept) -> None:
     ("kept", "codes", "words"),
     [
         (2, None, "with the 100 usual languages, because the folder lists none; copy tokenizer.json, or a"),
-        (100, "flores101", "language_codes: 'flores101' (possible: m2m100, wmt21); or else copy tokenizer.json, or a"),
-        (100, ["af", "am"], 'language_codes: ["af", "am"] (possible: m2m100, wmt21); or else copy tokenizer.json'),
+        (100, "flores101", "language_codes: 'flores101' is none of m2m100, wmt21; copy tokenizer.json, or a"),
+        (100, ["af", "am"], 'language_codes: ["af", "am"] is none of m2m100, wmt21; copy tokenizer.json'),
     ],
     ids=["trimmed", "unknown list", "no name of a list"],
 )

@@ -73,7 +73,8 @@ def test_scripts_of_one_language_are_two_languages():
         ("to: fra", "to: frr", "data.train.1: to: frr is not in languages.target (de, en, fr); did you mean 'fr'?"),
         ("from: english, ", "", "data.train.1: from is missing; name one of languages.source: en, de"),
         ("both_ways: true}", "both_ways: true}\n    - {source: c, target: d, from: en, to: fr, both_ways: true}",
-         "data.train.1.both_ways: fr-en is not possible with languages"),
+         "data.train.1.both_ways: fr-en is not possible with languages; leave it out, or add fr to languages.source "
+         "and en to languages.target"),
         ("from: en, to: fr}}", "from: de, to: fr}}",
          "data.valid.other: de-fr is not trained; move it to data.test, or add it to data.train"),
         ("best_of: worst", "best_of: en-dx",

@@ -64,7 +64,7 @@ def test_the_sides_are_the_languages_and_one_of_them_is_enough(form, others, tmp
 def test_columns_that_may_be_anything_are_refused(form, heads, tmp_path):
     (tmp_path / "x.tsv").write_text("\t".join(heads) + "\n")
     (tmp_path / "x.jsonl").write_text(json.dumps(dict.fromkeys(heads, "A man.")) + "\n")
-    with pytest.raises(DataError, match=r"its columns are .*; name the languages of source and target, or call two"):
+    with pytest.raises(DataError, match=r"its columns are .*; name the languages of source and target, or rename two"):
         corpus_of_files([tmp_path / f"x.{form}"], None, None)
 
 
@@ -102,5 +102,5 @@ def test_a_translation_memory_of_several_other_languages_is_refused(tmp_path):
     path = memory(tmp_path / "x.tmx", "en", "de", "fr")
     with pytest.raises(DataError, match="a translation unit has en, de, fr; name the languages of source and target"):
         read(path, "en", None)
-    with pytest.raises(DataError, match="no translation unit has it and another language"):
+    with pytest.raises(DataError, match="no translation unit has 'it' and another language; name languages"):
         read(path, "it", None)

@@ -197,5 +197,5 @@ def test_extra_pieces_are_kept_whole_wherever_they_occur(kind):
 
 @pytest.mark.parametrize("piece", ["", "two words", "<s>", "a\tb"])
 def test_text_that_cannot_be_a_piece_is_refused(piece):
-    with pytest.raises(ValidationError, match="cannot be a piece; name one word, not a special piece"):
+    with pytest.raises(ValidationError, match="cannot be a piece; give one word such as <back>, but no special piece"):
         TokenizerConfig(extra_pieces=(piece,))

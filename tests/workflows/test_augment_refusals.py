@@ -48,9 +48,9 @@ MISTAKES = {
     "a missing text": (["--text", "nowhere"], "nowhere: cannot be read (No such file or directory)"),
     "a truncated text": (["--text", "damaged.gz"], "damaged.gz: damaged after line 0"),
     "a text twice": (["--text", "text", "--text", "text"], "a --text is given twice; name each once"),
-    "a tag of two words": (["--tag", "two words"], "--tag: 'two words' cannot be a piece; name one word, not a "
-                           "special piece, such as <back>"),
-    "a special piece": (["--tag", "<unk>"], "--tag: '<unk>' cannot be a piece; name one word, not a special piece"),
+    "a tag of two words": (["--tag", "two words"], "--tag: 'two words' cannot be a piece; give one word such "
+                           "as <back>, but no special piece"),
+    "a special piece": (["--tag", "<unk>"], "--tag: '<unk>' cannot be a piece; give one word such as <back>, but"),
     "a tag of targets": (["--tag", "<b>", "--kind", "forward"], "--tag is for synthetic sources"),
     "no calibration": (["--min-confidence", "0.3"], "model: has no confidence (it is not calibrated); calibrate it "
                        "with s2s align model SOURCE TARGET --calibrate, or leave out --min-confidence"),
@@ -58,18 +58,18 @@ MISTAKES = {
     "a reference without its use": (["--reference", "text"], "--keep chrf and --reference belong together"),
     "a use without a reference": (["--keep", "chrf", "--n-best", "2"], "--keep chrf and --reference belong together"),
     "a text in a table": (["--text", "table.tsv"], "table.tsv: this looks like a table with tabs (TSV); translate one "
-                          "column of it (cut -f 1 FILE), or --force"),
+                          "column of it (cut -f 1 FILE), or give --force"),
     "a reference in a table": (["--keep", "chrf", "--n-best", "2", "--reference", "table.tsv"], "table.tsv: this"),
     "held-out objects": (["--held-out", "x.jsonl"], "x.jsonl: this looks like JSON; extract the text"),
     "a held-out translation memory": (["--held-out", "x.tmx"], "x.tmx: this looks like a translation memory (TMX)"),
     "a text in HTML": (["--text", "x.html"], "x.html: this looks like HTML; write its sentences into a file"),
     "line ends of Mac OS": (["--text", "x.mac"], "x.mac: this looks like text with the line ends of classic Mac OS"),
-    "a short reference": (["--keep", "chrf", "--n-best", "2", "--reference", "two"], "--text text has 3 lines "
-                          "and --reference two 2; line i of one must translate line i of the other, file by file"),
+    "a short reference": (["--keep", "chrf", "--n-best", "2", "--reference", "two"], "--text text has 3 lines, "
+                          "but --reference two has 2; line i of the reference must translate line i of its text"),
     "references of other files": (["--keep", "chrf", "--n-best", "2", "--text", "text", "--text", "two", "--reference",
-                                   "two", "--reference", "text"], "--text text has 3 lines and --reference two 2;"),
+                                   "two", "--reference", "text"], "--text text has 3 lines, but --reference two has"),
     "fewer references": (["--keep", "chrf", "--n-best", "2", "--text", "text", "--text", "two", "--reference", "text"],
-                         "two: no --reference belongs to it; give one"),
+                         "two: no --reference belongs to this --text; give one --reference for each --text"),
     "one candidate": (["--keep", "mbr"], "--keep mbr chooses among several translations; give --n-best 2 or more"),
     "no choice": (["--n-best", "3"], "--n-best needs --keep chrf or mbr"),
     "confidence of another": (["--keep", "mbr", "--n-best", "2", "--min-confidence", "0.1"], "--min-confidence judges "

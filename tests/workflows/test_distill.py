@@ -232,8 +232,8 @@ MISTAKES = {
     "a text in another language": (["teacher", "student.yaml", "--text", "german"], "german: 100 % of the sampled "
                                    "lines with a clear language are German, but the student translates from English; "
                                    "give text in this language, or --force"),
-    "pairs of nothing": (["teacher", "student.yaml", "--pairs", "teacher"], "--pairs teacher: has no augment.json; "
-                         "name the pairs of another student, such as models/other/pairs"),
+    "pairs of nothing": (["teacher", "student.yaml", "--pairs", "teacher"], "--pairs teacher: not a folder of "
+                         "pairs (augment.json is missing); name that of another student, such as models/other/pairs"),
     "a missing corpus": (["teacher", "student.yaml", "--set", "data.train.source=none"], "file none not found"),
 }  # fmt: skip
 

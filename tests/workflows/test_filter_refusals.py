@@ -70,7 +70,7 @@ MISTAKES = {
     "an archive without languages": (["other.zip"], "other.zip: its text files are c.fr-it.fr, c.fr-it.it; name the "
                                      "languages of source and target, or extract two files"),
     "a language that cannot be written": (["en", "de", "--from", "\udcff"], "is not a language; give a code or name"),
-    "a folder": (["full"], "full: a folder"),
+    "a folder": (["full"], "full: a folder; name a file"),
     "a pipe": (["pipe", "de"], "pipe: a pipe, which can be read only once; write its text to a file first"),
     "a folder of something else": (["en", "de", "-o", "full"], "full: exists already, and has no filter.json"),
     "an unknown executor": (["en", "de", "--executor", "ray"], "executor 'ray': not an executor; give local, or dask"),

@@ -44,7 +44,7 @@ def check_language(
     """Refuse a text whose lines are in another language than the model's source, judged by a sample.
 
     Args:
-        shards: of one or several texts; the beginning of each is read, whatever the size of the shards.
+        shards: shards of one or several texts; the beginning of each text is read, whatever the size of its shards.
         language: the source language of the model.
         reader: the model, as the message names it.
         remedy: what the user should do, the end of the message.
@@ -71,7 +71,7 @@ def check_lines(texts: Iterable[Path]) -> None:
         check_readable_again(text)
         if form := form_of_file(text):
             way = _AS_LINES if form in (HTML, XML) else form.way
-            raise DataError(f"{text}: this looks like {form.name}; {way}, or --force")
+            raise DataError(f"{text}: this looks like {form.name}; {way}, or give --force")
 
 
 def held_out_lines(texts: Iterable[str]) -> frozenset[str]:
@@ -83,18 +83,18 @@ def check_references(shards: Sequence[Shard], references: Sequence[Shard]) -> No
     """Refuse references that are not parallel to the texts.
 
     Raises:
-        DataError: the numbers of lines differ.
+        DataError: the numbers of files or of their lines differ.
     """
     sides = [list(_lines_of_texts(each)) for each in (shards, references)]
     for (text, lines), (reference, others) in zip_longest(*sides, fillvalue=(None, 0)):
         if lines != others:
             if not (text and reference):
-                raise DataError(
-                    f"{text or reference}: no {'--reference' if text else '--text'} belongs to it; give one"
-                )
+                known, missing = ("--text", "--reference") if text else ("--reference", "--text")
+                problem = f"no {missing} belongs to this {known}"
+                raise DataError(f"{text or reference}: {problem}; give one --reference for each --text")
             raise DataError(
-                f"--text {text} has {lines:,} lines and --reference {reference} {others:,}; line i of one must "
-                "translate line i of the other, file by file"
+                f"--text {text} has {lines:,} lines, but --reference {reference} has {others:,}; line i of the "
+                "reference must translate line i of its text"
             )
 
 

@@ -245,8 +245,8 @@ def _notes(systems: Sequence[System], test: TestLines) -> list[str]:
 
 def _run_notes(systems: Sequence[System]) -> list[str]:
     return [
-        f"{system.name}: this run is not finished ({system.run.state} at step {system.run.step:,}), so it is in no row "
-        "of seeds"
+        f"{system.name}: this run is not finished ({system.run.state} at step {system.run.step:,}), so it has a row "
+        "of its own"
         for system in systems
         if system.run is not None and not system.is_finished
     ]
@@ -257,8 +257,8 @@ def _single_notes(own: Sequence[Row]) -> list[str]:
     if not any(len(row.members) > 1 for row in own):
         return []
     return [
-        f"{row.name}: one training; its tests against rows of several seeds assume that it varies with the seed as "
-        "they do"
+        f"{row.name}: one training; tests against rows of several seeds assume that its scores vary with the seed as "
+        "much as theirs"
         for row in own
         if len(row.members) == 1
     ]

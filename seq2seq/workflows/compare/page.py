@@ -56,7 +56,7 @@ def _scores(compared: SystemComparison) -> Iterator[str]:
     yield (
         '<p class="soft">Systems that share a letter are not different (p &lt; 0.05, two-sided, corrected for all '
         "pairs by Holm). Intervals come from 1,000 bootstrap resamples of lines; those of several seeds also count "
-        "the chance of the seed, and are wide after two or three.</p>"
+        "the variation between seeds, and are wide for two or three seeds.</p>"
     )
     if any(len(seeds) > 1 for seeds in compared.seeds.values()):
         rows = [

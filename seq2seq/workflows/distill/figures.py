@@ -131,7 +131,7 @@ def _points(students: Sequence[_Student], names: Sequence[str], test: str, metri
 
 def _read(folder: Path) -> _Student:
     if not is_student(folder):
-        remedy = "name students alone, or one RUN"
+        remedy = "name only folders of s2s distill, or one RUN"
         raise ModelError(f"{folder}: not a folder of s2s distill ({RESULT} is missing); {remedy}")
     try:
         description: Mapping[str, Any] = read_object(folder / RESULT)
@@ -145,7 +145,7 @@ def _read(folder: Path) -> _Student:
             "test sets": [measured.lines, measured.signatures, data["test"] or data["valid"]],
         }
     except DamagedFile as error:
-        raise ModelError(f"{folder}: {error}") from error
+        raise ModelError(f"{folder}: {error}; distil the student again") from error
     except (KeyError, TypeError, AttributeError, AssertionError) as error:
         raise ModelError(f"{folder}: not finished; run the same s2s distill command again") from error
     return _Student(folder, conditions, measured)

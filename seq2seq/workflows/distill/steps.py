@@ -114,14 +114,14 @@ class Student:
             report: called with the number and the facts of each part of the pairs.
 
         Raises:
-            DataError: a text cannot be read, or is in another language.
+            DataError: a text cannot be read, or is in another language or form.
             UserError: the models or the configuration do not fit, or the folder has something else.
             RunError: a step failed; the steps before it are kept.
         """
         given = self.request.pairs
         if given is not None and not ((given / PARTS_FILE).is_file() or (self.folder / RESULT).is_file()):
-            remedy = "name the pairs of another student, such as models/other/pairs"
-            raise UserError(f"--pairs {given}: has no {PARTS_FILE}; {remedy}")
+            remedy = "name that of another student, such as models/other/pairs"
+            raise UserError(f"--pairs {given}: not a folder of pairs ({PARTS_FILE} is missing); {remedy}")
         self.loading |= self._direction()
         if not self.request.is_forced:
             remedy = "give text in this language, or --force"
