@@ -82,7 +82,9 @@ EXAMPLE = "Example: s2s augment runs/de-en --text news.de -o data/back"
 @click.option("--limit", type=options.Number(ranges.COUNT), help="Number of lines to read [default: all].")
 @options.sharding_options
 @click.option(
-    "--force", is_flag=True, help="Accept a text that is not in the source language of MODEL, or not in lines."
+    "--force",
+    is_flag=True,
+    help="Accept a text that is not in the source language of MODEL, or does not have one sentence per line.",
 )
 @click.option("--dry-run", is_flag=True, help="Check everything, estimate the time in 5 seconds, and write nothing.")
 @options.direction_options

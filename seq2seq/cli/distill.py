@@ -32,8 +32,8 @@ logger = logging.getLogger("seq2seq.cli")
 @click.option(
     "--pairs",
     type=options.FOLDER,
-    help="Pairs of another student, such as models/other/pairs. TEACHERs, data, --text, --shard-lines and search "
-    "options must be the same; missing parts are added [default: new pairs].",
+    help="Use the pairs of another student, such as models/other/pairs, and add missing parts to them. TEACHERs, data, "
+    "--text, --shard-lines and search options must be those of that student [default: new pairs].",
 )
 @options.set_option
 @options.sharding_options

@@ -61,14 +61,14 @@ EXAMPLE = "Example: s2s filter crawl.tmx --model runs/en-de --reverse runs/de-en
     "source_language",
     type=options.LANGUAGE,
     metavar="LANGUAGE",
-    help="Language of the source [default: that of --model].",
+    help="Language of the source [default: that of --model, or of a folder of pairs].",
 )
 @click.option(
     "--to",
     "target_language",
     type=options.LANGUAGE,
     metavar="LANGUAGE",
-    help="Language of the target [default: that of --model].",
+    help="Language of the target [default: that of --model, or of a folder of pairs].",
 )
 @options.sharding_options
 @click.option("--force", is_flag=True, help="Accept a corpus that is not in the languages of the model.")

@@ -65,7 +65,7 @@ class _Language(click.ParamType):
     name = "language"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Refuse what cannot be written into a file; click calls this method."""
+        """Refuse text that cannot be written into a file; click calls this method."""
         if UNWRITABLE.search(value):
             self.fail(f"{shown(value)} is not a language; give a code or name, such as de", param, context)
         return value

@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
     "-o",
     "--output",
     type=options.NAMED_FILE,
-    help="Picture to write [default: in the run, curves.png or attention.png; in the current folder, students.png, or "
-    "attention.png of a model without a run].",
+    help="Picture to write [default: curves.png or attention.png in the run; students.png, or attention.png of a model "
+    "without a run, in the current folder].",
 )
 def command(
     runs: tuple[Path, ...],

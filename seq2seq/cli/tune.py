@@ -270,7 +270,7 @@ def _shown(trial: "Trial") -> str:
 
 
 def _name_of_test(name: str) -> str:
-    """Return the name of a test set among the scores, which have those of the validation set too."""
+    """Return the key of the scores of a test set; `validation` is that of the validation set."""
     return f"test set {name}" if name == VALIDATION else name
 
 

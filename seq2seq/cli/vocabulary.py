@@ -107,7 +107,7 @@ def trim(
     "--like",
     type=options.LANGUAGE,
     metavar="LANGUAGE",
-    help="Language of MODEL whose tag the new one begins as a copy of.",
+    help="Language of MODEL; the new tag begins as a copy of its tag.",
 )
 @_output_option
 @options.format_option
@@ -132,7 +132,7 @@ def extend(
     """
     model = _only(models)
     if (tag is None) != (like is None):
-        raise click.UsageError("--tag and --like belong together: a new language, and one of MODEL that it begins as")
+        raise click.UsageError("--tag and --like belong together: a new language, and one of MODEL whose tag is copied")
     from seq2seq.workflows.extension import extend
 
     chosen = (tag, like) if tag is not None and like is not None else None

@@ -166,16 +166,17 @@ def looks_like_header(fields: Sequence[str]) -> bool:
 
 
 def language_columns(fields: Sequence[str]) -> list[str]:
-    """Return the fields that name languages; `id` is Indonesian only if there are two fields."""
+    """Return the fields that name languages; in more than two fields, `id` is not Indonesian."""
     numbers = {"id"} if len(fields) > 2 else set()
     heads = [field for field in fields if " " not in field.strip() and field.strip().casefold() not in numbers]
     return [head for head in heads if known_language(head) is not None]
 
 
 def both_sides(languages: Sequence[str | None], present: Sequence[str]) -> tuple[str, str] | None:
-    """Return the names of source and target among `present`, names of languages.
+    """Return the names of the source and target language among `present`.
 
-    The side without a language is the only other name. The result is None if a side has no name, or several.
+    If one of `languages` is missing, its side has the only other name. If both are, `present` must have two names. The
+    result is None if a side has no name, or several.
     """
     found = [[head for head in present if name and is_called(head, name)] for name in languages]
     for side, other in enumerate(reversed(languages)):

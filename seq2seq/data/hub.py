@@ -18,7 +18,7 @@ from seq2seq.data.file_facts import combined_fingerprint, file_facts
 from seq2seq.errors import DataError, did_you_mean, quiet, reason
 
 CHUNK_ROWS = 4000
-PROJECT = "seq2seq"  # the beginning of the names of folders of kept rows
+PROJECT = "seq2seq"  # the names of the caches of local folders begin with it
 
 
 class HubSource(Source):
@@ -53,7 +53,8 @@ class HubSource(Source):
 def open_dataset(name: str, subset: str | None, split: str, content: str | None, streaming: bool = False) -> Any:
     """Open one split of a dataset of the hub, of a folder of data files, or of a folder that `save_to_disk` wrote.
 
-    `datasets` keeps rows by the times of files; here the rows of a folder are kept by its `content` (`folder_digest`).
+    `datasets` caches rows by the modification times of files, so a folder gets a cache for its `content`
+    (`folder_digest`).
 
     Raises:
         DataError: it cannot be reached, is not a dataset, or has no such subset or split.

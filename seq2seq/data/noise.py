@@ -26,12 +26,12 @@ SYLLABLES = ("ba", "dor", "el", "fin", "gu", "har", "ik", "jo", "kal", "lum", "m
 
 
 class NoisySource(Source):
-    """The examples of a source, perturbed by the case rules of the languages of its sides.
+    """The examples of a source with noise. Changes of case follow the rules of the languages of the sides.
 
     Args:
         source: examples, which may have a direction of their own.
         noise: the kinds of noise.
-        languages: those of the sides, or all if each example has its own.
+        languages: the languages of the sides, or all possible ones if each example has its own.
     """
 
     def __init__(self, source: Source, noise: NoiseConfig, languages: Sequence[str | None] = ()):
@@ -80,7 +80,7 @@ def perturbed(
     A `tag` at the start of the source is not changed.
 
     Case, lost punctuation and copies change both sides of a pair; typos and repeated punctuation only its source.
-    Capitals follow the rules of the languages of the sides: those of the direction of the example, else `languages`.
+    Changes of case follow the rules of the direction of the example, if it has one, else of `languages`.
     """
     if isinstance(example, Pair) and example.direction is not None:
         languages = example.direction

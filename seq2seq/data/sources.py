@@ -87,9 +87,9 @@ def with_noise(source: Source, config: SourceConfig, languages: Sequence[str] = 
 
 
 def case_rules(config: SourceConfig, languages: Sequence[str]) -> Sequence[str]:
-    """Return the languages whose case rules the noise of a source with languages for each line follows.
+    """Return the languages with case rules for the noise of a source whose lines have languages of their own.
 
-    There are none if its noise keeps the case, so that such a source has the fingerprint of earlier versions.
+    The result is empty if the noise does not change case, so that the source keeps its fingerprint of earlier versions.
     """
     return languages if config.noise is not None and config.noise.changes_case else ()
 

@@ -48,7 +48,7 @@ class TableFormat:
     """Number of the first line that is a record."""
 
     def records(self, path: Path) -> Iterator[str]:
-        """Yield the lines of a file that are records, or empty."""
+        """Yield the lines of a file from the first record on; some may be empty."""
         return islice(read_lines(path), self.start - 1, None)
 
     def fields(self, line: str) -> list[str]:
@@ -60,8 +60,11 @@ class TableFormat:
 
 
 def table_format(path: Path) -> TableFormat:
-    """Return the format of a file: that of a .csv by the line `sep=;` of Excel or its first lines, else ` ||| ` if all
-    lines contain it, else tabs, with quotes if a spreadsheet wrote them."""
+    """Return the format of a file.
+
+    The delimiter of a .csv is that of Excel's line `sep=;`, else the one that fits its first lines. The delimiter of
+    other files is ` ||| ` if all lines contain it, else the tab, with quotes if a spreadsheet wrote them.
+    """
     if path.name.lower().removesuffix(".gz").endswith(".csv"):
         lines = list(islice(read_lines(path), _LINES_FOR_DELIMITER))
         if lines and (named := _NAMES_DELIMITER.fullmatch(lines[0].rstrip("\r\n"))):
@@ -97,7 +100,7 @@ class _LineFile(TextSource):
 
 
 class Table(_LineFile):
-    """A TSV or CSV file, one record per line; the first is a header if columns have names.
+    """A TSV or CSV file, one record per line; the first is a header if the columns are given by name.
 
     Empty lines are skipped; a line with more or fewer columns than the header is an error.
     """

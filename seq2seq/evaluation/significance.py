@@ -35,9 +35,9 @@ class Chance:
     def p_value(self, difference: float) -> float:
         """Return how often chance alone makes a difference of this size or a larger one, of either sign.
 
-        Without a part of lines, it is Student's t-test; without a part of seeds, a test with the normal distribution.
-        With both, the tail of the normal distribution is averaged over the variances of seeds that fit the estimate
-        (Behrens-Fisher), because degrees of freedom for the sum reject equal systems too often after two seeds.
+        If `lines` is 0, this is Student's t-test; if `seeds` is 0, it is a test with the normal distribution. With
+        both, the tail of the normal distribution is averaged over the variances of seeds that fit the estimate
+        (Behrens-Fisher). Degrees of freedom for the sum would reject equal systems too often with two seeds.
         """
         if not self.seeds or math.isinf(self.freedom):
             return math.erfc(abs(difference) / self.error / math.sqrt(2))
@@ -50,7 +50,7 @@ class Chance:
         return float(weights @ tails / weights.sum())
 
     def difference(self, p_value: float) -> float:
-        """Return the difference that has a two-sided p-value between 0 and 1."""
+        """Return the difference whose two-sided p-value is `p_value`, which is between 0 and 1."""
         low, high = 0.0, self.error
         while self.p_value(high) > p_value:
             low, high = high, 2 * high
@@ -76,7 +76,7 @@ class Resampled:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the 95 % interval, over lines, and over seeds where there are several."""
+        """Half the width of the 95 % interval, over lines and, if there are several trainings, over seeds."""
         if self.seed_part[0]:
             return Chance(float(np.var(self.values, ddof=1)), *self.seed_part).difference(ALPHA)
         ordered = np.sort(self.values)
@@ -121,7 +121,7 @@ def resample(statistics: Sequence[np.ndarray], computes: Sequence[Callable[[np.n
 
 
 def over_seeds(members: Sequence[Resampled]) -> Resampled:
-    """Return the mean of several trainings of one configuration, from the same draws of lines."""
+    """Return the mean of several trainings of one configuration, whose resamples have the same lines."""
     if len(members) == 1:
         return members[0]
     scores = tuple(member.score for member in members)
@@ -144,8 +144,8 @@ def paired_p_value(first: Resampled, second: Resampled) -> float:
 def chance_of_difference(first: Resampled, second: Resampled) -> Chance:
     """Return the variance of the difference of two scores on the same lines.
 
-    The degrees of freedom for two rows of several seeds are those of Welch and Satterthwaite. One training against
-    several has no variance of its own: that of the others counts for it too.
+    The degrees of freedom for two rows of several seeds are those of Welch and Satterthwaite. A single
+    training has no variance over seeds, so it gets that of the other row.
     """
     differences = first.values.astype(np.float64) - second.values  # in float32, equal ones may deviate
     lines = float(np.var(differences, ddof=1))
@@ -154,13 +154,14 @@ def chance_of_difference(first: Resampled, second: Resampled) -> Chance:
         return Chance(lines)
     if len(parts) == 1:
         ((variance, freedom),) = parts
-        return Chance(lines, variance * (freedom + 2), freedom)  # of the mean of k, and k times as much of one
+        # The variance of a mean of k trainings, and that of one training, which is k times as large.
+        return Chance(lines, variance * (freedom + 2), freedom)
     total = sum(variance for variance, _ in parts)
     return Chance(lines, total, total**2 / sum(variance**2 / freedom for variance, freedom in parts))
 
 
 def two_sided_p_value(first: Resampled, second: Resampled) -> float:
-    """Return how often equal systems differ as much, by chance of the lines and of the seeds.
+    """Return how often equal systems differ at least as much, by chance of the lines and of the seeds.
 
     Unlike a count of resamples it has no lowest value, so that it can be corrected for many pairs.
     """

@@ -262,7 +262,7 @@ def check_recording(device: str, is_ctranslate2: bool) -> None:
 
 
 def _choose_recording(config: SearchConfig, device: str, model: StepModel) -> tuple[bool, str]:
-    """Return whether steps are recorded, and a note; it is empty on other devices, unless `search.record` is true."""
+    """Return whether steps are recorded, and a note, which is empty without CUDA unless `search.record` is true."""
     if device != "cuda":
         return False, "search.record needs a CUDA device" if config.record is True else ""
     if config.record is False:

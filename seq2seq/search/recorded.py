@@ -58,8 +58,8 @@ class RecordedSearch:
     """Greedy and beam search with recorded steps, called like `search`.
 
     The first replay of each recording is compared with an ordinary step. If they differ, or recording fails, this and
-    all further searches are ordinary, which one line reports. A search with an obstacle is ordinary; with
-    `search.record: true`, the log names each obstacle once.
+    all further searches are ordinary, and a line of the log gives the reason. A search that cannot be recorded
+    (`obstacle`) is ordinary; with `search.record: true`, the log names each obstacle once.
     """
 
     def __init__(self, recorder: Recorder):

@@ -231,7 +231,7 @@ def max_pieces(config: Config, tokenizers: TokenizerPair | None = None) -> int:
 
 
 def _check_tags(config: Config, sources: Iterable[Source], tokenizers: TokenizerPair | None) -> None:
-    """Refuse corpora whose tag is not a piece of the source tokenizer, or, if there is none yet, will not be.
+    """Refuse corpora whose tag is not a piece of the source tokenizer; a new one gets `tokenizer.extra_pieces`.
 
     Raises:
         DataError: a tag is not a piece.

@@ -15,7 +15,7 @@ from seq2seq.text.scripts import ASCII_WORD, WORD, has_unspaced
 Span = tuple[int, int]
 
 _SPACED = re.compile(r"\S+")
-# A space separates groups of three digits alone. A number ends at any dash: "1990-1995" and "1990–1995" are two each.
+# A space separates only groups of three digits. A number ends at any dash: "1990-1995" and "1990–1995" are two each.
 _NUMBER = re.compile(r"\d+(?:[.,:/'’]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 
 

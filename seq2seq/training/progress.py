@@ -19,7 +19,7 @@ from seq2seq.data.stages import ONE_STAGE, Stages
 from seq2seq.errors import counted
 from seq2seq.training.state import RunState, limits, progress
 
-EQUAL = 1e-6  # the relative difference up to which two moments are one
+EQUAL = 1e-6  # the relative difference up to which two moments are equal
 FIRST_LINE, MOST_SECONDS = 10.0, 60.0  # in a log: the first pause, which doubles with each line, and the longest
 
 log = logging.getLogger(__name__)

@@ -349,7 +349,8 @@ def _share_done(
     steps, epochs, seconds = limits(config)
     first_step, first_epoch, first_second = start
     before = stages.work(first_epoch)
-    work, whole = stages.work(epoch) - before, max(1e-9, stages.work(min(end, epochs)) - before)  # lowered since: done
+    # A lowered limit may leave no work: then all is done.
+    work, whole = stages.work(epoch) - before, max(1e-9, stages.work(min(end, epochs)) - before)
     usable = max(1e-9, seconds - state.validation_seconds - first_second)
     by_step = (state.step - first_step) / max(1, steps - first_step)
     return min(1.0, max(by_step, work / whole, (state.seconds - first_second) / usable))

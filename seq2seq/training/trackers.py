@@ -295,8 +295,8 @@ class _Channel:
 def shareable(value: Any) -> Any:
     """Return a setting as it may leave the machine: a number or text, without absolute paths and credentials.
 
-    An absolute path becomes relative to the current folder, or the name of the file outside of it or if that is the
-    root. An address loses user, password and query.
+    An absolute path becomes relative to the current folder. Outside of this folder, or if it is the root, only the name
+    of the file remains. An address loses user, password and query.
     """
     if isinstance(value, list | tuple | dict):
         items = value.items() if isinstance(value, dict) else enumerate(value)

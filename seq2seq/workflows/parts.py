@@ -133,7 +133,7 @@ def find_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE
 def _differences(there: Any, here: Any, name: str = "") -> Iterable[str]:
     """Yield a phrase for each value that differs, such as `options.seed 1 there, 2 here`.
 
-    Values at the top level that are only there are results. Below it, a value that is absent is null.
+    A value at the top level that only `there` has is a result, not a difference. Below, an absent value is null.
     """
     if isinstance(there, dict) and isinstance(here, dict):
         for key in {**there, **here} if name else here:

@@ -21,7 +21,7 @@ from seq2seq.tasks.run_folder import changes_model, read_note
 from seq2seq.workflows.runs import FINISHED, RunRecord, is_run, read_run
 
 SEED = "seed"
-SEARCH_FREE = ("search.record", "search.batch_tokens")  # that do not change translations, apart from rounding
+SEARCH_FREE = ("search.record", "search.batch_tokens")  # keys that do not change translations, apart from rounding
 MOST_TRAINING_PAIRS = 1_000_000  # that are read for counts of words
 JSON_LINES = (".jsonl", ".jsonl.gz")
 
@@ -47,7 +47,7 @@ class System:
 
     @property
     def is_finished(self) -> bool:
-        """Whether no training of it is unfinished."""
+        """Whether its training has finished; true for a system that is not a run."""
         return self.run is None or self.run.state == FINISHED
 
 

@@ -297,7 +297,7 @@ def _judges(request: FilterRequest) -> tuple[tuple[Judge, ...], tuple[str | None
 def _with_those_of_the_folder(
     request: FilterRequest, languages: tuple[str | None, str | None]
 ) -> tuple[str | None, str | None]:
-    """Return the languages of the corpus, with those that a folder of parts describes for sides without one.
+    """Return the given languages of the corpus; a folder of pairs describes the missing ones.
 
     Raises:
         DataError: the folder has other languages.
