@@ -37,8 +37,12 @@ logger = logging.getLogger("seq2seq.cli")
 )
 @options.set_option
 @options.sharding_options
-@click.option("--force", is_flag=True, help="Accept --text that is not in the source language or not "
-              "in lines, and keep the int8 export even if its translations differ too much.")  # fmt: skip
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Accept a --text that is not in the source language, or does not have one sentence per line, and keep the "
+    "int8 export even if its translations differ too much.",
+)
 @click.option(
     "--from",
     "source_language",

@@ -228,7 +228,7 @@ MISTAKES = {
                         "from: en, to: de}"], "languages: a student has one direction; write source_language and"),
     "a missing text": (["teacher", "student.yaml", "--text", "nowhere"], "nowhere: cannot be read"),
     "a text in a table": (["teacher", "student.yaml", "--text", "table.tsv"], "table.tsv: this looks like a table with "
-                          "tabs (TSV); translate one column of it (cut -f 1 FILE), or --force"),
+                          "tabs (TSV); translate one column of it (cut -f 1 FILE), or give --force"),
     "a text in another language": (["teacher", "student.yaml", "--text", "german"], "german: 100 % of the sampled "
                                    "lines with a clear language are German, but the student translates from English; "
                                    "give text in this language, or --force"),
