@@ -1,6 +1,7 @@
 """A process forked from that of the tests, which has everything imported: it starts in milliseconds, and tests that are
 about processes, but not about the start of Python, kill, stop and await it."""
 
+import importlib
 import logging
 import os
 import signal
@@ -15,11 +16,25 @@ from typing import Any
 
 from seq2seq.cli import main
 
+# What commands import when they need it. AdamW imports torch._dynamo.
+MODULES = (
+    "matplotlib.backends.backend_agg", "matplotlib.figure", "matplotlib.font_manager", "sacrebleu",
+    "seq2seq.inference.translator", "seq2seq.tasks.run", "seq2seq.tasks.translation", "seq2seq.workflows.convert",
+    "torch._dynamo", "torch.utils.tensorboard",
+)  # fmt: skip
+
+
+def import_modules() -> None:
+    """Once, and not in every process: about 2 s."""
+    for module in MODULES:
+        importlib.import_module(module)
+
 
 class Forked:
     """Work in a process of its own, with the methods of `subprocess.Popen`; its exit code is the number it returns."""
 
     def __init__(self, work: Callable[[], Any], folder: Path | None = None, **environment: str):
+        import_modules()
         self.returncode: int | None = None
         self._files = [tempfile.TemporaryFile() for _ in range(2)]
         self.pid = os.fork()
@@ -69,11 +84,12 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def typed_in_a_shell(*typed: str) -> int:
+    """The command, with the arguments of the process, which model cards quote."""
+    sys.argv = ["s2s", *typed]
+    return main(list(typed))
+
+
 def s2s(folder: Path, *typed: str) -> Forked:
-    """The command in a folder; model cards quote the arguments of the process, as if a shell had started it."""
-
-    def work() -> int:
-        sys.argv = ["s2s", *typed]
-        return main(list(typed))
-
-    return Forked(work, folder)
+    """The command in a folder."""
+    return Forked(lambda: typed_in_a_shell(*typed), folder)

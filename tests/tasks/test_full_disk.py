@@ -13,13 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-import matplotlib.figure
 import pytest
-import sacrebleu
 from support.forked import Forked, s2s
 from support.whole_runs import corpus, differences
 
-import seq2seq.tasks.translation
 from seq2seq.store.checkpoint import latest_checkpoint
 from seq2seq.store.model_folder import load_model
 
@@ -28,9 +25,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reas
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 MOUNT = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs"]
 PAGE = 4096
-
-
-IMPORTED = (matplotlib.figure, sacrebleu, seq2seq.tasks.translation)  # before the program forks
 
 
 def start(folder: Path) -> Forked:

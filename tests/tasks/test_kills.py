@@ -9,12 +9,12 @@ import os
 import random
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.forked import Forked
 from support.whole_runs import CONFIG, corpus, differences, newest
 
 from seq2seq.cli import main
@@ -23,6 +23,12 @@ from seq2seq.training import trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
+# It learns fast and is judged often, so that it ends early, but has more checkpoints than kills.
+CHANGED = (
+    ("max_steps: 120", "max_steps: 5000, best_metric: chrf"), ("patience: 12", "patience: 4"),
+    ("checkpoint_every: 7", "checkpoint_every: 4"), ("validate_every: 20", "validate_every: 10"),
+    ("learning_rate: 3.0e-3", "learning_rate: 1.0e-2"),
+)  # fmt: skip
 RANDOM_MOMENTS = 6
 PAUSE = 0.005
 
@@ -77,55 +83,54 @@ def slowed() -> None:
     trainer.learning_rate = slow
 
 
-def in_a_fork(folder: Path, prepare: Callable[[], None]) -> int:
-    """The id of a process that runs `s2s train`; it began with everything imported, so that it can be killed early."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.chdir(folder)
-            sys.stderr = open("log", "a", buffering=1)
-            slowed()
-            prepare()
-            code = main(["train", "toy.yaml"])
-        finally:
-            os._exit(code)
-    return child
+def started(folder: Path, prepare: Callable[[], None]) -> Forked:
+    """A process that runs `s2s train`; it has everything imported, so that it can be killed early."""
+
+    def work() -> int:
+        slowed()
+        prepare()
+        return main(["train", "toy.yaml"])
+
+    return Forked(work, folder)
 
 
-def killed_by_the_clock(folder: Path, draw: random.Random) -> int:
+def killed_by_the_clock(folder: Path, draw: random.Random) -> Forked:
     """Every other one soon after it began, the others after they made some way."""
-    before, child = newest(folder), in_a_fork(folder, lambda: None)
+    before, process = newest(folder), started(folder, lambda: None)
     if draw.random() < 0.5:
         deadline = time.monotonic() + 60
         while newest(folder) == before and time.monotonic() < deadline:
             time.sleep(0.002)
     time.sleep(draw.uniform(0, 0.15))
-    os.kill(child, signal.SIGKILL)
-    return child
+    process.kill()
+    return process
+
+
+def finished(process: Forked) -> str:
+    """What a process that nobody killed has said."""
+    _, said = process.communicate(300)
+    assert process.returncode == 0, said
+    return said
 
 
 def test_killed_at_random_and_at_the_worst_moments_ends_in_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.delenv("S2S_DATA", raising=False)
     whole, killed = (corpus(tmp_path / name) for name in ("whole", "killed"))
-    for old, new in (
-        ("max_steps: 120", "max_steps: 5000, best_metric: chrf"), ("patience: 12", "patience: 4"),
-        ("checkpoint_every: 7", "checkpoint_every: 4"),
-    ):  # fmt: skip
+    for old, new in CHANGED:
         assert old in CONFIG
         for folder in (whole, killed):
             path = folder / "toy.yaml"
             path.write_text(path.read_text().replace(old, new))
-    assert os.waitpid(in_a_fork(whole, lambda: None), 0)[1] == 0, (whole / "log").read_text()
+    said = finished(started(whole, lambda: None))
     draw = random.Random(5)
     plan = [None] * RANDOM_MOMENTS + [prepare for moments in MOMENTS.values() for prepare in moments]
     draw.shuffle(plan)
     for number, prepare in enumerate(plan):
-        child = killed_by_the_clock(killed, draw) if prepare is None else in_a_fork(killed, prepare)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status), f"it ended before kill {number}: " + (killed / "log").read_text()[-2000:]
-    assert os.waitpid(in_a_fork(killed, lambda: None), 0)[1] == 0, (killed / "log").read_text()[-2000:]
+        process = killed_by_the_clock(killed, draw) if prepare is None else started(killed, prepare)
+        _, err = process.communicate(300)
+        assert process.returncode == -signal.SIGKILL, f"it ended before kill {number}: " + err
+    finished(started(killed, lambda: None))
     assert differences(whole / "runs" / "toy", killed / "runs" / "toy") == []
     records = [json.loads(line) for line in (whole / "runs/toy/metrics.jsonl").read_text().splitlines()]
     assert records[-1]["step"] < 5000, "early stopping ended it"
-    assert "no significant improvement of chrf in 4 validations" in (whole / "log").read_text()
+    assert "no significant improvement of chrf in 4 validations" in said

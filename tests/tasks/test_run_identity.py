@@ -285,7 +285,8 @@ def another(key: str, kind: typing.Any, value: typing.Any) -> str | None:
 
 
 @pytest.mark.slow
-def test_every_key_may_change_or_stops_the_run_by_name(run, capfd):
+def test_every_key_may_change_or_stops_the_run_by_name(run, capfd, monkeypatch):
+    monkeypatch.setattr("seq2seq.tasks.run.FEED_SECONDS", 0.01)
     folder = run(MOMENTS[1])
     shutil.rmtree(folder)
     always = ("training.max_steps=3", "training.keep_last=6")

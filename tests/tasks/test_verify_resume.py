@@ -5,13 +5,12 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from support import many_directions
+from support.forked import Forked, s2s
 from support.number_words import sentences
 from support.ranks import finish, start_work
 from support.toy_run import Killed
@@ -185,14 +184,12 @@ def test_what_is_not_restored_is_found(killed, monkeypatch, module, name, found)
     assert any(found in problem for problem in differences(Path("whole/runs/toy"), Path(f"{run}/runs/toy")))
 
 
-def start(folder: Path) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "seq2seq", "train", "toy.yaml", "--set", "training.optimizer=muon"]
-    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+def start(folder: Path) -> Forked:
+    return s2s(folder, "train", "toy.yaml", "--set", "training.optimizer=muon")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_the_command_killed_at_random_moments_ends_in_the_same_bits(tmp_path):
     """With Muon, and all else at once, by the same command; `test_kills.py` has AdamW."""
     whole, killed = corpus(tmp_path / "whole"), corpus(tmp_path / "killed")

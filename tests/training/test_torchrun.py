@@ -8,16 +8,18 @@ import time
 from pathlib import Path
 
 import pytest
-from support.ranks import ROOT
+from support.forked import typed_in_a_shell
+from support.ranks import ROOT, finish, start_work
 from support.whole_runs import corpus, differences
 
+STEPS = ("--set", "training.max_steps=60")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the ranks")]
 
 
-def torchrun(folder, *arguments):
+def torchrun(folder):
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "--max-restarts", "3",
-        "-m", "seq2seq", "train", "toy.yaml", "--set", "training.max_steps=60", *arguments,
+        "-m", "seq2seq", "train", "toy.yaml", *STEPS,
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
@@ -50,8 +52,8 @@ def kill_after(step, rank, process, run):
 
 def test_killed_ranks_are_started_again_from_the_last_checkpoint(tmp_path):
     whole, killed = (corpus(tmp_path / name) for name in ("whole", "killed"))
-    process = torchrun(whole)
-    assert process.wait(timeout=600) == 0, process.communicate()[1]
+    ended = finish(start_work(lambda: typed_in_a_shell("train", "toy.yaml", *STEPS), 2, whole))
+    assert [code for code, _, _ in ended] == [0, 0], ended
     process = torchrun(killed)
     run = killed / "runs" / "toy"
     for step, rank in ((7, 1), (28, 0)):
