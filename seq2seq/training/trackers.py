@@ -28,7 +28,8 @@ from seq2seq.store.finding import RUN_CONFIG
 TENSORBOARD, REMOTE_RUNS = "tensorboard", "trackers.json"
 PROJECT = "seq2seq"  # name of the experiment or project, unless the environment names one
 SECONDS_TO_FINISH = 20.0  # for what is not sent yet at the end; a second signal ends the wait
-PARAMETERS_AT_ONCE, LONGEST_PARAMETER = 100, 500  # limits of MLflow servers
+PARAMETERS_AT_ONCE, LONGEST_KEY, LONGEST_PARAMETER = 100, 250, 500  # limits of MLflow servers
+_OTHER_CHARACTER = re.compile(r"[^\w.\- :]")  # in a key of MLflow; a slash would make folders
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
 _REMOTE_RUNS_LOCK = threading.Lock()
 
@@ -77,6 +78,9 @@ class Tracker(Protocol):
     def start(self, run: TrackedRun) -> Remote:
         """Begin a remote run, or continue `run.remote`."""
 
+    def describe(self, run: TrackedRun) -> None:
+        """Send the settings; called after the identifier of the remote run was stored."""
+
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Receive the finite figures of a step."""
 
@@ -102,6 +106,9 @@ class TensorBoard:
             raise ValueError("it cannot write to a folder whose name is not UTF-8") from error
         return Remote()
 
+    def describe(self, run: TrackedRun) -> None:
+        """Send nothing; the settings are in the run folder."""
+
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write one event for each figure."""
         for name, value in values.items():
@@ -123,7 +130,6 @@ class MLflow:
         """Begin a run in the experiment that the environment names, or continue one."""
         try:
             import mlflow
-            from mlflow.entities import Param
             from mlflow.tracking import MlflowClient
         except ImportError as error:
             raise MissingDependency("mlflow-skinny", "mlflow", "training.trackers: mlflow") from error
@@ -138,10 +144,18 @@ class MLflow:
             else:
                 experiment = mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
             self._run = self._client.create_run(experiment.experiment_id, run_name=run.name).info.run_id
-            parameters = [Param(key, str(value)[:LONGEST_PARAMETER]) for key, value in run.settings().items()]
-            for first in range(0, len(parameters), PARAMETERS_AT_ONCE):
-                self._client.log_batch(self._run, params=parameters[first : first + PARAMETERS_AT_ONCE])
         return Remote(self._run, f"run {self._run} at {shareable(mlflow.get_tracking_uri())}")
+
+    def describe(self, run: TrackedRun) -> None:
+        """Send the settings, unless the remote run has some."""
+        from mlflow.entities import Param
+
+        if self._client.get_run(self._run).data.params:
+            return
+        values = {_OTHER_CHARACTER.sub(_code, key)[:LONGEST_KEY]: value for key, value in run.settings().items()}
+        parameters = [Param(key, str(value)[:LONGEST_PARAMETER]) for key, value in values.items()]
+        for first in range(0, len(parameters), PARAMETERS_AT_ONCE):
+            self._client.log_batch(self._run, params=parameters[first : first + PARAMETERS_AT_ONCE])
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Send the figures together; `chrf++` becomes `chrfpp`, because MLflow allows no plus sign."""
@@ -186,9 +200,12 @@ class WandB:
             settings=wandb.Settings(silent=True, **private, **hidden, **limits),
         )
         self._run.define_metric("*", step_metric="step")
-        self._run.config.update(run.settings(), allow_val_change=True)
         folder = Path(self._run.dir).parent
         return Remote(self._run.id, self._run.url or f"offline; wandb sync {folder} sends it")
+
+    def describe(self, run: TrackedRun) -> None:
+        """Send the settings, also those that changed."""
+        self._run.config.update(run.settings(), allow_val_change=True)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Send the figures together."""
@@ -277,6 +294,7 @@ class _Channel:
                     atomic.write_file(self._run.folder / REMOTE_RUNS, json_text(known).encode())
             if began.place:
                 self._say(f"{self._name}: {began.place}", logging.INFO)
+            tracker.describe(self._run)
             while (call := self._calls.get()) is not None:
                 method, *arguments = call
                 getattr(tracker, method)(*arguments)
@@ -290,6 +308,10 @@ class _Channel:
         if not self._is_left_out:
             self._is_left_out = True
             self._say(f"{self._name} is left out ({why}); metrics.jsonl is complete", logging.WARNING)
+
+
+def _code(character: re.Match[str]) -> str:
+    return f"_{ord(character[0]):x}_"
 
 
 def shareable(value: Any) -> Any:

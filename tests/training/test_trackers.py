@@ -53,6 +53,10 @@ class Noted:
         self._note("start", run)
         return Remote("an-id", "somewhere")
 
+    def describe(self, run):
+        if self.fails == "describe":
+            self._note("describe", run)
+
     def scalars(self, step, values):
         self._note("scalars", step, values)
 
@@ -131,6 +135,14 @@ def test_a_run_that_continues_has_the_same_remote_run_and_a_failure_then_names_t
     noted("wandb", "start")
     train(tmp_path, max_steps=30, trackers=["wandb"])
     assert told(caplog)[-1].count(f"delete {tmp_path / 'trackers.json'} to begin a new remote run") == 1
+
+
+def test_a_remote_run_whose_settings_were_refused_is_continued_and_no_second_one_begun(noted, tmp_path, caplog):
+    for steps, remote in ((10, None), (20, "an-id")):
+        tracker = noted("wandb", "describe")
+        train(tmp_path, max_steps=steps, trackers=["wandb"])
+        assert [given[0].remote for method, *given in tracker.calls if method == "start"] == [remote]
+    assert [warning.startswith("wandb is left out (OSError: ") for warning in told(caplog)] == [True, True]
 
 
 def test_a_run_that_starts_again_without_a_checkpoint_is_a_new_remote_run(noted, tmp_path):
@@ -246,6 +258,29 @@ def test_mlflow_has_the_figures_of_the_file_in_one_run(tmp_path, monkeypatch, ca
     assert {"train.tsv", "valid.tsv", "cache", "en"} <= set(run.data.params.values())
     stored = b"".join(path.read_bytes() for path in Path("store").rglob("params/*"))
     assert b"secret-place" not in stored
+
+
+@pytest.mark.slow
+def test_mlflow_takes_any_name_of_a_label(tmp_path, monkeypatch, caplog):
+    pytest.importorskip("mlflow", reason="needs the extra mlflow")
+    from mlflow.tracking import MlflowClient
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:./labels")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)  # MLflow sets it to the latest experiment
+    names = {"4+": "good", "4?": "fair", "a/../b": "mixed", "//": "bad", "été ✓": "warm", "x" * 300: "long"}
+    run = configured(Path("run"))
+    known = (run / "config.yaml").read_text().removesuffix("}\n").replace("data: {", "data: {label_names: %s, ")
+    classifying = known.replace("source_language: en\ntarget_language: de", "task: classification")
+    (run / "config.yaml").write_text(classifying % json.dumps(names) + "}\n")
+    train("run", max_steps=4, trackers=["mlflow"])
+    assert not told(caplog)
+    client = MlflowClient()
+    (experiment,) = client.search_experiments(filter_string="name = 'seq2seq'")
+    (found,) = client.search_runs([experiment.experiment_id])
+    assert found.info.status == "FINISHED"
+    assert set(names.values()) <= set(found.data.params.values())
 
 
 def blocks(path: Path) -> list[tuple[int, bytes]]:
