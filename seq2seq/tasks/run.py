@@ -38,11 +38,13 @@ from seq2seq.tasks.run_folder import (
     differences,
     note_beginning,
     open_run,
+    read_metrics,
     read_note,
     refusal,
     stale_tokenizers,
     write_note,
 )  # fmt: skip
+from seq2seq.tasks.stages import epochs_of
 from seq2seq.tasks.task import Task, prepare_tokenizers
 from seq2seq.training.compiling import SMALL_GPU_BATCH, check_compile
 from seq2seq.training.frozen import num_frozen
@@ -236,6 +238,8 @@ class _Run:
 
     def card(self, metrics: Mapping[str, float], tests: Sequence[ScoreRecord] = (), notes: Sequence[str] = ()) -> str:
         """Return the model card with the metrics of a validation, and with scores of test sets if there are any."""
+        records = read_metrics(self.folder.metrics)[0] if self.folder.metrics.exists() else []
+        stages = self.task.stage_notes(epochs_of(records, int(metrics["step"])))
         card = model_card(
             self.task.config,
             title=self.folder.path.name,
@@ -244,7 +248,7 @@ class _Run:
             step=int(metrics["step"]),
             data=self.task.data,
             scores=[*self.task.score_records("valid", metrics), *tests],
-            notes=[*self.task.notes, *notes],
+            notes=[*self.task.notes, *stages, *notes],
         )
         return with_license(card, self.license)
 

@@ -4,8 +4,9 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from seq2seq.config.corpora import DataConfig
 from seq2seq.data.directions import Group, sizes_of
@@ -89,11 +90,35 @@ def shares_of(
     }
 
 
-def stage_title(stages: Stages, index: int) -> str:
-    """Return the heading of a line about a stage; empty if there is only one."""
+def epochs_of(records: Iterable[Mapping[str, Any]], step: int) -> dict[int, tuple[float, float]]:
+    """Return the first and the last epoch of each stage that the model of a step was trained in, by the stage's index.
+
+    The last is infinite for the stage that training was in. `records` are those of metrics.jsonl.
+    """
+    if step == 0:
+        return {}
+    borders: list[Mapping[str, Any]] = []
+    for record in records:
+        if "rollback" in record:  # what followed the checkpoint was forgotten
+            borders = [border for border in borders if border["step"] <= record["step"]]
+        elif "stage" in record and record["step"] < step:
+            borders.append(record)
+    found: dict[int, tuple[float, float]] = {}
+    index, first = 0, 0.0
+    for border in borders:
+        found[index] = first, border.get("ended", border["epoch"])
+        index, first = border["stage"] - 1, border["epoch"]
+    return {**found, index: (first, math.inf)}
+
+
+def stage_title(stages: Stages, index: int, epochs: tuple[float, float] | None = None) -> str:
+    """Return the heading of a line about a stage; empty if there is only one.
+
+    `epochs` are the first and the last, if they are not those of the plan.
+    """
     if not stages.last:
         return ""
-    start, end = stages.start(index), stages.each[index].end
-    epochs = f"from epoch {start:g}" if math.isinf(end) else f"epochs {start:g} to {end:g}"
+    start, end = epochs or (stages.start(index), stages.each[index].end)
+    span = f"from epoch {start:g}" if math.isinf(end) else f"epochs {start:g} to {end:g}"
     restarts = ", the schedule of the learning rate starts again" * (index > 0 and stages.each[index].restarts)
-    return f"stage {index + 1} of {stages.last + 1}, {epochs}{restarts}"
+    return f"stage {index + 1} of {stages.last + 1}, {span}{restarts}"

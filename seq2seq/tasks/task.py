@@ -94,7 +94,7 @@ class Task(ABC):
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
         freeze(self.model, self.config.training.freeze)
         counts = f"Training {self.examples}: {self.corpus.counts}."
-        self.notes = (counts, *self._stage_notes(), *overlap_notes(inputs, runtime))
+        self.notes = (counts, *overlap_notes(inputs, runtime))
 
     def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus:
         labels = self.labels if self.config.task == "classification" else None
@@ -191,11 +191,11 @@ class Task(ABC):
         shares = shares_of(parts, self.corpus.parts, names, self.examples)
         return [f"  {name}: {share}" for name, share in shares.items()]
 
-    def _stage_notes(self) -> list[str]:
-        """Return a sentence for the model card about each stage."""
+    def stage_notes(self, trained: Mapping[int, tuple[float, float]]) -> list[str]:
+        """Return a sentence for the model card about each of the stages `trained`, as `epochs_of` returns them."""
         return [
-            f"Training, {stage_title(self.stages, index)}: {'; '.join(map(str.strip, lines))}."
-            for index in range(len(self.stages.each))
+            f"Training, {stage_title(self.stages, index, epochs)}: {'; '.join(map(str.strip, lines))}."
+            for index, epochs in trained.items()
             if (lines := self._shares(index))
         ]
 

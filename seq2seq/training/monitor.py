@@ -137,10 +137,14 @@ class Monitor:
             if self._trackers is not None and self._config.track_samples:
                 self._trackers.text(int(record["step"]), "samples", text)
 
-    def stage(self, step: int, index: int, epoch: float, remark: str) -> None:
-        """Write that a stage begins after a step; the pace is measured anew."""
+    def stage(self, step: int, index: int, epoch: float, ended: float, remark: str) -> None:
+        """Write that a stage begins with `epoch` after a step; the pace is measured anew.
+
+        `ended` is the epoch with which the stage before ended, which is lower if patience ended it.
+        """
         self._first = None
-        self.event({"step": step, "stage": index + 1, "epoch": round(epoch, 4)})
+        early = {"ended": round(ended, 4)} if ended < epoch else {}
+        self.event({"step": step, "stage": index + 1, "epoch": round(epoch, 4), **early})
         self.say(f"step {step:,}: stage {index + 1} of {len(self._stages.each)} begins, at epoch {epoch:.4g}{remark}")
 
     def event(self, record: Mapping[str, Any]) -> None:

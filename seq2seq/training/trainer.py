@@ -209,9 +209,10 @@ class Trainer:
         return bool(stopping) or (self.runtime.world_size == 1 and bool(self._stop.requested))
 
     def _change_stage(self) -> None:
+        ended = self.stream.epoch
         remark = change_stage(self.state, self.stream, self.config, self._stages)
         if remark is not None:
-            self._monitor.stage(self.state.step, self.state.stage, self.stream.epoch, remark)
+            self._monitor.stage(self.state.step, self.state.stage, self.stream.epoch, ended, remark)
 
     def _at_border(self) -> bool:
         return self._stages.at(self.stream.epoch) != self.state.stage

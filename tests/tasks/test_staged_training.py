@@ -19,7 +19,9 @@ from support.whole_runs import differences
 from seq2seq.cli import main
 from seq2seq.data.parts import part_path
 from seq2seq.plots import learning_curves
+from seq2seq.store.model_folder import load_model
 from seq2seq.tasks import run
+from seq2seq.tasks.stages import epochs_of
 from seq2seq.training import recorded
 from seq2seq.workflows.runs import find_runs
 
@@ -113,14 +115,51 @@ def test_the_start_has_the_same_lines_and_a_stage_that_is_not_reached_is_named(c
     assert told.count("data.stages.1: training ends before, with about epoch 0") == 1
 
 
-def test_curves_and_the_card_show_the_stages(made, tmp_path):
+def test_curves_show_the_stages(tmp_path):
     (border,) = [record["step"] for record in records("staged") if "stage" in record]
     marked = learning_curves(records("staged"), tmp_path / "staged.svg").read_text(encoding="utf-8")
     plain = learning_curves([one for one in records("staged") if "stage" not in one], tmp_path / "plain.svg")
     assert marked.count("stroke-dasharray") > plain.read_text(encoding="utf-8").count("stroke-dasharray")
-    card = (made / "runs/staged/best/README.md").read_text(encoding="utf-8")
-    assert "Training, stage 1 of 2, epochs 0 to 2: genuine: " in card
     assert border in [record["step"] for record in records("staged") if "valid_loss" in record]
+
+
+def test_the_stages_of_a_model_are_those_that_began_before_its_step():
+    """A stage that was passed at once is none of them, and what a roll-back forgot did not happen."""
+    found = [
+        {"step": 10, "loss": 1.0, "epoch": 0.5},
+        {"step": 20, "stage": 2, "epoch": 2.0, "ended": 1.25},
+        {"step": 30, "stage": 4, "epoch": 5.0},
+    ]
+    last, first, second = float("inf"), (0.0, 1.25), (2.0, 5.0)
+    expected = {0: {}, 5: {0: (0.0, last)}, 20: {0: (0.0, last)}, 21: {0: first, 1: (2.0, last)}}
+    expected |= {30: {0: first, 1: (2.0, last)}, 31: {0: first, 1: second, 3: (5.0, last)}}
+    assert {step: epochs_of(found, step) for step in expected} == expected
+    for back, stages in ((10, [0]), (20, [0, 1]), (29, [0, 1]), (30, [0, 1, 3])):
+        assert list(epochs_of([*found, {"step": back, "rollback": 1, "from_step": 33}], 40)) == stages
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("whole", ()), ("first", ("training.max_epochs=1",)), ("border", ("training.max_epochs=2",)),
+     ("early", ("data.stages.0.until_epoch=50", "training.max_epochs=52", "training.max_steps=60",
+                "training.patience=1"))],
+)  # fmt: skip
+def test_the_card_has_the_stages_that_the_model_was_trained_in(name, changes):
+    """And no others, also if the run went on, or ended before; their epochs are those that were trained."""
+    assert train(f"card-{name}", *changes) == 0
+    borders = [record for record in records(f"card-{name}") if "stage" in record]
+    best = Path(f"runs/card-{name}/best")
+    step = load_model(best).description.metrics["step"]
+    told = [line for line in (best / "README.md").read_text("utf-8").splitlines() if "Training, stage " in line]
+    if borders and borders[0]["step"] < step:
+        (border,) = borders
+        first, second = told
+        assert f"Training, stage 1 of 2, epochs 0 to {border.get('ended', border['epoch']):g}: genuine: " in first
+        assert f"Training, stage 2 of 2, from epoch {border['epoch']:g}, " in second
+    else:
+        (only,) = told
+        assert "Training, stage 1 of 2, from epoch 0: genuine: " in only
 
 
 def test_a_run_that_trains_is_listed_with_its_stage(made, tmp_path):

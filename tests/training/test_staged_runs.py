@@ -133,6 +133,7 @@ def test_a_border_is_told_validated_and_saved_by_the_rules_of_other_steps(tmp_pa
     train(tmp_path, stages=TWO, validate_every=1000, keep_best=3)
     ((step, stage, epoch),) = borders(tmp_path)
     assert (stage, epoch) == (2, 1.0)
+    assert not any("ended" in record for record in records(tmp_path))  # the stage before had all of its epochs
     assert (
         f"step {step}: stage 2 of 2 begins, at epoch 1; the schedule of the learning rate starts again" in caplog.text
     )
@@ -180,6 +181,9 @@ def test_patience_ends_a_stage_the_rest_of_which_is_skipped_and_then_the_run(tmp
     caplog.set_level("INFO")
     _, result = train(tmp_path, stages=LONG, validate=scripted([0.5]), patience=2, max_steps=500)
     assert borders(tmp_path) == [(30, 2, 1000.0)]  # 10 is the first validation, and 20 and 30 are no better
+    (ended,) = (record["ended"] for record in records(tmp_path) if "stage" in record)
+    assert 0 < ended < 1000
+    assert f"; epochs {ended:.4g} to 1000 are skipped" in caplog.text
     assert "step 30: stage 2 of 2 begins, at epoch 1000; epochs " in caplog.text
     assert "to 1000 are skipped (no significant improvement of accuracy in 2 validations); the schedule" in caplog.text
     assert (result.step, result.status) == (60, "finished")  # 40 is the first of its stage, 50 and 60 are no better
