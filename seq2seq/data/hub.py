@@ -6,6 +6,7 @@
 import contextlib
 import functools
 import hashlib
+import logging
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from seq2seq.data.columns import NESTED, Columns, flattened
 from seq2seq.data.examples import Chunk, Example, Position, Source
 from seq2seq.data.file_facts import combined_fingerprint, file_facts
 from seq2seq.errors import DataError, did_you_mean, quiet, reason
+
+logger = logging.getLogger(__name__)
 
 CHUNK_ROWS = 4000
 PROJECT = "seq2seq"  # the names of the caches of local folders begin with it
@@ -33,7 +36,7 @@ class HubSource(Source):
         self._names = columns.choose(dataset_columns(dataset), self.name)
         self.size = None if config.streaming else len(dataset)
         origin = (config.hub, config.subset, config.split)
-        content = self._content or _version(dataset)
+        content = self._content or _version(dataset, str(config.hub), config.subset, config.split, cache)
         soft = (columns.labels,) if columns.labels else ()
         self.fingerprint = combined_fingerprint("hub", origin, self._names, content, *soft)
 
@@ -168,10 +171,26 @@ def _describe(error: Exception, name: str, subset: str | None, split: str) -> st
     return f"{dataset}: {reason(error)[:300]}"
 
 
-def _version(dataset: Any) -> str:
-    """Return a fingerprint of the version of a hub dataset."""
-    sizes = {split: info.num_examples for split, info in (dataset.info.splits or {}).items()}
-    return repr((str(dataset.info.version), sizes, sorted(dataset.info.download_checksums or {})))
+def _version(dataset: Any, name: str, subset: str | None, split: str, cache: Path | None) -> str:
+    """Return a digest of the rows of a dataset of the hub; of a stream, whose rows are not on this disk, the revision.
+
+    A new revision may change only the card of a dataset, and a digest of the rows then stays the same.
+
+    Raises:
+        DataError: the dataset cannot be reached any more.
+    """
+    import datasets
+
+    if kept := [Path(file["filename"]) for file in getattr(dataset, "cache_files", ())]:
+        return repr([file_facts(path, cache, is_text=False).sha256 for path in kept])
+    try:
+        with _quiet(datasets):
+            revision = datasets.load_dataset_builder(name, subset).hash
+    except Exception as error:  # see open_dataset
+        raise DataError(_describe(error, name, subset, split)) from error
+    if revision is None:
+        logger.warning("%s: its revision is not known, so a change of the dataset is not noticed", name)
+    return repr((str(dataset.info.version), revision))
 
 
 def folder_digest(name: str, cache: Path | None = None) -> str | None:

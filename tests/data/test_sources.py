@@ -170,6 +170,32 @@ def test_a_dataset_folder_is_read_as_it_is_also_if_its_times_are_those_of_anothe
         assert list(source) == list(source) == pairs
 
 
+def keep_revision(folder, revision, word):
+    """Keep the rows of a dataset of the hub at a revision as `datasets` does after a download."""
+    from datasets.packaged_modules.json.json import Json
+
+    path = write_jsonl(folder / f"{revision}.jsonl", [{"en": f"{word} {number}", "de": "x"} for number in range(3)])
+    names = {"dataset_name": "corpus", "config_id": "default"}
+    made = Json(cache_dir=str(folder / "hf"), hash=revision, data_files={"train": [str(path)]}, **names)
+    made.download_and_prepare()
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_the_rows_of_a_hub_dataset_are_its_identity_and_of_a_stream_the_revision(tmp_path, monkeypatch, streaming):
+    """Also where the number of rows is the same; without the network, the rows that were kept last are read."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hf")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    config, found = SourceConfig(hub="corpus", streaming=streaming), []
+    for revision, word in (("a" * 40, "one"), ("b" * 40, "two"), ("c" * 40, "two")):
+        keep_revision(tmp_path, revision, word)
+        source, again = (open_pairs(config, "en", "de") for _ in range(2))
+        assert [pair.source for pair in source] == [f"{word} {number}" for number in range(3)]
+        assert source.fingerprint == again.fingerprint
+        found.append(source.fingerprint)
+    assert found[0] not in found[1:]
+    assert (found[1] == found[2]) != streaming
+
+
 def test_unequal_line_counts_are_both_named(tmp_path):
     config = write_text(tmp_path)
     with open(config.target, "ab") as file:
