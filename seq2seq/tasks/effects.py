@@ -72,6 +72,7 @@ WITHOUT_EFFECT: Mapping[tuple[str, ...], tuple[str, Condition]] = {
     ("search.seed",): ("search.sample is false", lambda config: not config.search.sample),
 }
 OF_HUB = ("subset", "split", "streaming")
+OF_DIRECTIONS = ("from_", "to", "both_ways", "from_column", "to_column")
 OF_PAIRS, OF_TEXTS = ("source_column", "target_column"), ("text_column", "label_column")
 
 
@@ -92,6 +93,8 @@ def without_effect(config: Config, ranks: int = 1) -> Iterator[str]:
     for name, source in named.items():
         if source.name is not None and not (name.startswith("data.train") and config.data.stages):
             yield f"{name}.name: no effect; only data.stages name sources, those of data.train"
+        if not name.startswith("data.train") and _differs(source, "weight"):
+            yield f"{name}.weight: no effect; only the sources of data.train are mixed by weight"
         yield from (f"{name}.{key}: no effect; {reason}" for key, reason in _of_source(source, config))
     if config.data.stages and config.data.stages[0].restart:
         yield "data.stages.0.restart: no effect; the schedule of the learning rate starts there anyway"
@@ -101,8 +104,8 @@ def without_effect(config: Config, ranks: int = 1) -> Iterator[str]:
 
 
 def _of_source(source: SourceConfig, config: Config) -> Iterator[tuple[str, str]]:
-    others, task = (OF_TEXTS, config.task) if _translates(config) else (OF_PAIRS, config.task)
-    yield from ((key, f"task is {task}") for key in others if _differs(source, key))
+    others, task = (OF_TEXTS, config.task) if _translates(config) else ((*OF_PAIRS, *OF_DIRECTIONS), config.task)
+    yield from ((key.removesuffix("_"), f"task is {task}") for key in others if _differs(source, key))
     if source.hub is None:
         yield from ((key, "the source is not a dataset on a hub") for key in OF_HUB if _differs(source, key))
     if source.source is not None:

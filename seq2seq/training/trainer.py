@@ -358,8 +358,8 @@ class Trainer:
             last = f"the last good checkpoint is {latest}" if latest else "there is no checkpoint yet"
             self._monitor.event({"step": failed.step, "diverged": problem})
             raise RunError(
-                f"step {failed.step}: {problem}, after {failed.rollbacks} roll-backs; {last}; lower "
-                "training.learning_rate, raise training.warmup_steps, or look at the data"
+                f"step {failed.step}: {problem}, after {failed.rollbacks} roll-backs; {last}; "
+                "start a new run with a lower training.learning_rate or more training.warmup_steps, or look at the data"
             )
         self._restore(latest)
         state = self.state

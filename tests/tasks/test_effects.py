@@ -88,6 +88,10 @@ CASES = {
     "data.train.source_column": ("2", TEXT, "data.train={tsv: train.tsv}"),
     "data.valid.target_column": ("2", TEXT, "data.valid={tsv: train.tsv}"),
     "data.train.text_column": ("x", TEXT, None),
+    "data.valid.weight": ("2", TEXT, None),
+    "data.train.from": ("en", CLASSIFIER, None),
+    "data.valid.to": ("de", CLASSIFIER, None),
+    "data.train.both_ways": ("true", CLASSIFIER, None),
     "data.valid.label_column": ("x", TEXT, None),
 }
 
