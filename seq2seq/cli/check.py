@@ -35,9 +35,13 @@ SPOILED = 1
 @click.argument("files", nargs=-1, required=True, type=options.FILE)
 @options.set_option
 @click.option(
-    "--source-language", help="With FILE: column of the source in JSON Lines or a table with a header; text in a .zip."
+    "--source-language",
+    help="With FILE and --target-language: language or column of the source [default: found in FILE].",
 )
-@click.option("--target-language", help="With FILE: column or text of the target.")
+@click.option(
+    "--target-language",
+    help="With FILE and --source-language: language or column of the target [default: found in FILE].",
+)
 @options.format_option
 @click.option(
     "--examples", type=options.Number(Range(0, 3)), default=2, help="Number of lines shown of each kind, 0 to 3."

@@ -62,7 +62,7 @@ def choose_recording(config: Config, here: Runtime, is_compiled: bool, fixed_sha
         "training.recompute": training.recompute,
         "compiled layers": is_compiled,
         "model.output_bias": config.model.output_bias,
-        "the batches with which the run began": fixed_shapes is False,
+        "the batches of a run that began with ordinary steps": fixed_shapes is False,
     }
     found = [name for name, is_there in obstacles.items() if is_there]
     return Choice(not found, f"not possible with {found[0]}" if found else reason)

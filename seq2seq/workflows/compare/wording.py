@@ -50,7 +50,7 @@ def verdict(pair: PairTest) -> str:
 
 
 def first_seed_note(compared: SystemComparison) -> str:
-    """Whose lines and texts are shown for rows of several seeds; empty without such rows."""
+    """Return a note on the lines and texts of rows of several seeds; empty without such rows."""
     is_needed = any(len(seeds) > 1 for seeds in compared.seeds.values())
     return "For rows of several seeds, lines and texts are those of the first seed." if is_needed else ""
 
