@@ -38,10 +38,8 @@ def direction_problems(config: Config) -> list[str]:
             validated.append(direction_name(sides))
         if key in train and sides:
             trained |= dict.fromkeys([sides, *[sides[::-1]] * source.both_ways])
-            if source.both_ways and not languages.allows(sides[::-1]):
-                remedy = f"leave it out, or add {sides[1]} to languages.source and {sides[0]} to languages.target"
-                reverse = direction_name(sides[::-1])
-                problems.append(f"{key}.both_ways: {reverse} is not possible with languages; {remedy}")
+            if source.both_ways and (problem := languages.problem_of_reverse(sides[::-1])):
+                problems.append(f"{key}.{problem}")
         elif source.both_ways and key not in train:
             problems.append(f"{key}.both_ways: only for data.train; leave it out")
         elif key in valid and sides and sides not in trained and is_known:

@@ -67,9 +67,15 @@ class LanguagesConfig(Section):
         same = same or [one for one in known if language_code(one) == language_code(name)]
         return same[0] if len(same) == 1 else None
 
-    def allows(self, sides: Sides) -> bool:
-        """Whether a direction, in names of these languages, is possible."""
-        return (self.named("source", sides[0]), self.named("target", sides[1])) == (*sides,)
+    def problem_of_reverse(self, sides: Sides) -> str | None:
+        """Return why `both_ways` is impossible if `sides`, in names of these languages, is the reverse direction of a
+        corpus, with the remedy; None if it is possible."""
+        wanted = zip(("source", "target"), sides, strict=True)
+        missing = [f"{name} to languages.{side}" for side, name in wanted if self.named(side, name) != name]
+        if not missing:
+            return None
+        remedy = f"leave out both_ways, or add {' and '.join(missing)}"
+        return f"both_ways: {direction_name(sides)} is not possible with languages; {remedy}"
 
     def sides_of(self, source: SourceConfig, name: str = "") -> Sides | None:
         """Return the direction of a corpus: its `from` and `to`, or those of its name (`en-de`), or the only ones.

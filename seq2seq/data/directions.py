@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from seq2seq.config.corpora import SourceConfig
-from seq2seq.config.directions import LanguagesConfig, Sides, direction_name
+from seq2seq.config.directions import LanguagesConfig, Sides
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.data.sources import case_rules, open_pairs, with_noise
 from seq2seq.data.stages import Part
@@ -111,11 +111,8 @@ def open_training(source: SourceConfig, languages: LanguagesConfig, cache: Path 
     if not source.both_ways:
         return forward
     for one in plain:
-        if not languages.allows(one[::-1]):
-            remedy = f"leave out both_ways, or add {one[1]} to languages.source and {one[0]} to languages.target"
-            raise DataError(
-                f"{whole.name}: both_ways: {direction_name(one[::-1])} is not possible with languages; {remedy}"
-            )
+        if problem := languages.problem_of_reverse(one[::-1]):
+            raise DataError(f"{whole.name}: {problem}")
     backward = [DirectedSource(whole, one[::-1], is_reversed=True) for one in plain]
     return [*forward, *(with_noise(one, source, one.direction) for one in backward)]
 

@@ -73,8 +73,8 @@ def test_scripts_of_one_language_are_two_languages():
         ("to: fra", "to: frr", "data.train.1: to: frr is not in languages.target (de, en, fr); did you mean 'fr'?"),
         ("from: english, ", "", "data.train.1: from is missing; name one of languages.source: en, de"),
         ("both_ways: true}", "both_ways: true}\n    - {source: c, target: d, from: en, to: fr, both_ways: true}",
-         "data.train.1.both_ways: fr-en is not possible with languages; leave it out, or add fr to languages.source "
-         "and en to languages.target"),
+         "data.train.1.both_ways: fr-en is not possible with languages; leave out both_ways, or add fr to "
+         "languages.source"),
         ("from: en, to: fr}}", "from: de, to: fr}}",
          "data.valid.other: de-fr is not trained; move it to data.test, or add it to data.train"),
         ("best_of: worst", "best_of: en-dx",
@@ -89,6 +89,24 @@ def test_scripts_of_one_language_are_two_languages():
 def test_a_mistake_is_one_message(old, new, message):
     assert old in MANY
     assert problems(MANY.replace(old, new)).splitlines() == [f"config: {message}"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "missing"),
+    [
+        ("[en]", "[de, en]", "de to languages.source"),
+        ("[en, de]", "[de]", "en to languages.target"),
+        ("[en, fr]", "[de]", "de to languages.source and en to languages.target"),
+    ],
+)
+def test_a_reverse_direction_needs_its_languages_on_their_sides(source, target, missing):
+    """The message names those that are missing, and with them the configuration has no other problem."""
+    sides = "source: a, target: b, from: en, to: de"
+    text = f"data: {{train: {{{sides}, both_ways: true}}, valid: {{{sides}}}}}\n"
+    languages = f"languages: {{source: {source}, target: {target}}}\n"
+    told = "data.train.both_ways: de-en is not possible with languages; leave out both_ways, or add"
+    assert problems(languages + text) == f"config: {told} {missing}"
+    assert parse("languages: {source: [en, de], target: [de, en]}\n" + text, check_files=False)
 
 
 @pytest.mark.parametrize(

@@ -149,15 +149,21 @@ def test_fingerprints_know_the_rules_of_capitals_where_these_matter(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("languages", "is_possible"), [((("en",), ("de",)), False), ((("en", "de"), ("de",)), False), (None, True)]
+    ("languages", "missing"),
+    [
+        ((("en",), ("de",)), "de to languages.source and en to languages.target"),
+        ((("en", "de"), ("de",)), "en to languages.target"),
+        (None, None),
+    ],
 )
-def test_lines_are_not_trained_in_a_reverse_direction_that_the_model_does_not_have(languages, is_possible, tmp_path):
+def test_lines_are_not_trained_in_a_reverse_direction_that_the_model_does_not_have(languages, missing, tmp_path):
     config = mixed_lines(tmp_path, ("en", "de", "a", "b"), both_ways=True)
     known = LANGUAGES if languages is None else LanguagesConfig(source=languages[0], target=languages[1])
-    if is_possible:
+    if missing is None:
         assert [source.direction for source in open_training(config, known)] == [("en", "de"), ("de", "en")]
         return
-    with pytest.raises(DataError, match=r"mixed\.jsonl: both_ways: de-en is not possible with languages; leave out"):
+    told = r"mixed\.jsonl: both_ways: de-en is not possible with languages; leave out both_ways, or add"
+    with pytest.raises(DataError, match=f"{told} {missing}$"):
         open_training(config, known)
 
 
