@@ -1,7 +1,8 @@
 """A corpus in blocks of examples, for `s2s check`, which continues at some errors that would stop training.
 
 Two text files of unequal length, or lines that are not UTF-8, do not end the reading: `CorpusReader` records them.
-Other formats are read through `sources`, up to the first line at which training would stop.
+Other formats are read through `sources`, up to the first line at which training would stop. All are read without their
+noise, because the report is about the lines of the files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
 from seq2seq.config.corpora import SourceConfig
+from seq2seq.data.directions import DirectedSource
 from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.text_files import check_form
@@ -122,15 +124,17 @@ class CorpusReader:
             first += len(rows)
 
     def _source_blocks(self) -> Iterator[Block]:
-        step = -1 if self._is_reversed else 1
-        if self._languages:
-            source = open_pairs(self.config, *self._languages[::step])
+        config = self.config.model_copy(update={"noise": None})
+        if not self._languages:
+            source = open_labelled(config, label_names=self._label_names)
+        elif self._is_reversed:
+            source = DirectedSource(open_pairs(config, *self._languages[::-1]), self._languages, is_reversed=True)
         else:
-            source = open_labelled(self.config, label_names=self._label_names)
+            source = open_pairs(config, *self._languages)
         for chunk in source.chunks():
             if numbered := chunk.numbered():
                 numbers, examples = zip(*numbered, strict=True)
-                columns = list(zip(*(example.texts for example in examples), strict=True))[::step]
+                columns = list(zip(*(example.texts for example in examples), strict=True))
                 yield Block(numbers, columns, None if self._languages else examples, self.line_counts[0] + 1)
                 self.line_counts[0] += len(examples)
         self.invalid = source.invalid

@@ -1,15 +1,20 @@
 """`s2s check` and the search for overlap before training, with many directions: no held-out set is overlooked."""
 
 import json
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
+import yaml
+from support.examples import write_parts
 from support.many_directions import SPELLED, spelled
 from support.number_words import sentences
 
 from seq2seq.cli import main
-from seq2seq.config.corpora import held_out_names
+from seq2seq.config.corpora import NoiseConfig, SourceConfig, held_out_names
+from seq2seq.config.directions import LanguagesConfig
+from seq2seq.data.directions import open_training
+from seq2seq.inspection.blocks import CorpusReader
 
 DIRECTIONS = {"en-de": True, "de-en": True, "en-fr": True, "fr-de": False}  # whether training has the direction
 TRAIN = {("en", "de"): "both_ways: true", ("en", "fr"): "both_ways: false"}
@@ -72,6 +77,33 @@ def test_each_set_is_compared_with_the_training_pairs_of_its_direction(leaking, 
     assert {name: found.get(name, 0) for name in leaking} == leaking
     checked = [corpus["name"] for report in directions.values() for corpus in report["corpora"]]
     assert sorted(name for name in checked if not name.startswith("train")) == sorted(leaking)
+
+
+NOISE = NoiseConfig(upper=1.0, typos=1.0, copies=1.0, repeated_punctuation=1.0)
+
+
+@pytest.mark.parametrize("form", [*FORMS, "folder of tagged pairs"])
+def test_the_check_reads_the_pairs_of_training_in_each_direction_without_their_noise(form, tmp_path, monkeypatch):
+    """The lines of the files are reported, and noise is in none of them."""
+    monkeypatch.chdir(tmp_path)
+    languages, sides = LanguagesConfig(source=("en", "de"), target=("de", "en")), ("en", "de")
+    rows = list(map(tuple, sentences(40, 1)))
+    if form in FORMS:
+        keys = yaml.safe_load(f"{{{write('corpus', rows, sides, form)}}}")
+    else:
+        marked = (f"<back> {source}" for source in spelled(rows, "en"))
+        made = write_parts(tmp_path / "tagged", zip(marked, spelled(rows, "de"), strict=True))
+        (made / "augment.json").write_text(json.dumps({"counts": {"parts": 1}, "options": {"tag": "<back>"}}))
+        keys = {"jsonl": made}
+    plain = SourceConfig.model_validate({**keys, "from": "en", "to": "de", "both_ways": True})
+    opened = open_training(plain, languages)
+    assert [source.direction for source in opened] == [sides, sides[::-1]]
+    noisy = plain.model_copy(update={"noise": NOISE})
+    assert all(list(one) != list(other) for one, other in zip(opened, open_training(noisy, languages), strict=True))
+    for config, (source, is_reversed) in product((plain, noisy), zip(opened, (False, True), strict=True)):
+        reader = CorpusReader("train", config, source.direction, {}, is_reversed)
+        read = [texts for block in reader.blocks() for texts in zip(*block.columns, strict=True)]
+        assert (read, reader.failure) == ([pair.texts for pair in source], None)
 
 
 def test_training_warns_of_each_set_that_has_training_pairs(leaking, capfd):
