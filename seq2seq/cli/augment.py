@@ -132,7 +132,8 @@ def command(
     )
     with models_stay_open():
         prepared = prepare(request)
-        find_parts(prepared.job.folder, prepared.identity)  # refuses a folder of something else before any note
+        # A folder of something else is refused before any note.
+        find_parts(prepared.job.folder, prepared.identity, prepared.told)
         logger.info("engine: %s", prepared.job.pipeline().translator.engine_note)
         if dry_run:
             _estimate(prepared, workers)

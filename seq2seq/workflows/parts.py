@@ -87,12 +87,16 @@ def finished_part(folder: Path, number: int) -> dict[str, Any] | None:
     return facts
 
 
-def open_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE) -> dict[str, Any]:
+def open_parts(
+    folder: Path, identity: Mapping[str, Any], told: Mapping[str, str], file: str = PARTS_FILE
+) -> dict[str, Any]:
     """Create a folder for work of this identity, or check that an existing one has it; return its description.
 
     Args:
         folder: the folder.
         identity: plain values that determine the result.
+        told: phrases for people, such as those of `other_model`, for values that they cannot read; the key `models.0`
+            is the first of `identity["models"]`.
         file: name of the description in the folder.
 
     Raises:
@@ -100,7 +104,7 @@ def open_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE
     """
     if folder.is_dir():
         atomic.remove_leftovers(folder)
-    description = find_parts(folder, identity, file)
+    description = find_parts(folder, identity, told, file)
     if description is None:
         folder.mkdir(parents=True, exist_ok=True)
         description = {"format": FORMAT, **identity}
@@ -108,7 +112,9 @@ def open_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE
     return description
 
 
-def find_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE) -> dict[str, Any] | None:
+def find_parts(
+    folder: Path, identity: Mapping[str, Any], told: Mapping[str, str], file: str = PARTS_FILE
+) -> dict[str, Any] | None:
     """Return the description of a folder for work of this identity; None if there is none yet. Nothing is changed.
 
     Arguments and errors are those of `open_parts`.
@@ -123,26 +129,39 @@ def find_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE
     except DamagedFile as error:
         raise UserError(f"{folder}: {error}; name a new folder with -o, or delete this one") from error
     wanted = json.loads(json_text({"format": FORMAT, **identity}))
-    if changes := list(_differences(description, wanted)):
+    if changes := list(_differences(description, wanted, told)):
         more = f" and {counted(len(changes) - MOST_NAMED, 'more difference')}" if len(changes) > MOST_NAMED else ""
         named = ", ".join(changes[:MOST_NAMED]) + more
         raise UserError(f"{folder}: was made by another command: {named}; name another folder, or repeat that command")
     return description
 
 
-def _differences(there: Any, here: Any, name: str = "") -> Iterable[str]:
-    """Yield a phrase for each value that differs, such as `options.seed 1 there, 2 here`.
+def other_model(name: object) -> str:
+    """Return the phrase for the fingerprint of a model that differs."""
+    return f"{name} has other weights or files than the model there"
+
+
+def other_lines(name: object) -> str:
+    """Return the phrase for the digest of a text or corpus that differs."""
+    return f"{name} has other lines than there"
+
+
+def _differences(there: Any, here: Any, told: Mapping[str, str], name: str = "") -> Iterable[str]:
+    """Yield a phrase for each value that differs: that of `told`, or one such as `options.seed 1 there, 2 here`.
 
     A value at the top level that only `there` has is a result, not a difference. Below, an absent value is null.
     """
     if isinstance(there, dict) and isinstance(here, dict):
         for key in {**there, **here} if name else here:
-            yield from _differences(there.get(key), here.get(key), f"{name}.{key}" if name else key)
+            yield from _differences(there.get(key), here.get(key), told, f"{name}.{key}" if name else key)
     elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
         for index, (old, new) in enumerate(zip(there, here, strict=True)):
-            yield from _differences(old, new, f"{name}.{index}")
+            yield from _differences(old, new, told, f"{name}.{index}")
+    elif isinstance(there, list) and isinstance(here, list):
+        yield f"{name.rstrip('.0123456789')}: {len(there)} there, {len(here)} here"
     elif there != here:
-        yield f"{name} {shown(there)} there, {shown(here)} here"
+        phrase = f"{name} {shown(there)} there, {shown(here)} here"
+        yield phrase if there is None or here is None else told.get(name, phrase)
 
 
 def make_parts(

@@ -347,9 +347,9 @@ def test_each_changed_byte_of_the_text_is_noticed(whole):
 
 
 def test_another_identity_is_refused_with_the_difference(tmp_path):
-    open_parts(tmp_path / "made", {"options": {"beam_size": 4, "seed": 1}, "texts": ["a"]})
-    open_parts(tmp_path / "made", {"options": {"beam_size": 4, "seed": 1}, "texts": ["a"]})
+    open_parts(tmp_path / "made", {"options": {"beam_size": 4, "seed": 1}, "texts": ["a"]}, {})
+    open_parts(tmp_path / "made", {"options": {"beam_size": 4, "seed": 1}, "texts": ["a"]}, {})
     with pytest.raises(
         UserError, match=r"options.beam_size 4 there, 5 here; name another folder, or repeat that command"
     ):
-        open_parts(tmp_path / "made", {"options": {"beam_size": 5, "seed": 1}, "texts": ["a"]})
+        open_parts(tmp_path / "made", {"options": {"beam_size": 5, "seed": 1}, "texts": ["a"]}, {})

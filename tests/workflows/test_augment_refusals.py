@@ -141,12 +141,45 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     for more in ((), ("--dry-run",)):
         assert main([*arguments[:-1], "narrow", *more]) == 2
         assert "narrow: was made by another command: options.beam_size 2 there, null here" in capsys.readouterr().err
-    assert main([*arguments, "--dry-run"]) == 0
+
+
+CHANGES = {
+    "first/generation_config.json": "models/first has other weights or files than the model there",
+    "second/config.json": "models/second has other weights or files than the model there",
+    "text": "text has other lines than there",
+    "reference": "reference has other lines than there",
+    "held": "other lines are held out",
+}
+
+
+@pytest.mark.parametrize("each", [[], ["--each"]], ids=["ensemble", "each"])
+def test_what_changed_since_a_folder_was_made_is_told_by_its_name(each, made, tmp_path, monkeypatch, capsys):
+    """Models and texts are told apart by digests, which say nothing to people."""
+    monkeypatch.chdir(tmp_path)
+    Path("models").mkdir()
+    paths = {name: Path(name) if "/" not in name else Path("models") / name for name in CHANGES}
+    for model in ("first", "second"):
+        shutil.copytree(made / "model", Path("models") / model)
+    for name in ("text", "reference", "held"):
+        Path(name).write_text("A man.\n")
+    sets = ["--text", "text", "--reference", "reference", "--held-out", "held", "-o", "pairs"]
+    chosen = ["--kind", "forward", "--keep", "chrf", "--beam-size", "2", "--n-best", "2"]
+    command = ["augment", "models/first", "models/second", *each, *sets, *chosen]
+    assert main(command) == 2  # the folder is complete, without pairs
     capsys.readouterr()
-    Path("text").write_text("A dog.\n" * 3)
-    assert main(arguments) == 2
-    Path("text").write_text("A man.\n" * 3)
-    assert "texts.0.sha256" in capsys.readouterr().err
+    for name, path in paths.items():
+        content = path.read_bytes()
+        path.write_bytes(content + (b" " if path.suffix == ".json" else b"A dog.\n"))
+        if name in ("text", "reference"):
+            path.write_bytes(b"A dog.\n")
+        assert main(command) == 2
+        told = capsys.readouterr().err.splitlines()[-1]
+        assert f"pairs: was made by another command: {CHANGES[name]}; name another folder" in told
+        path.write_bytes(content)
+    assert main([*command, "--dry-run"]) == 0
+    alone = [word for word in command if word not in ("models/second", "--each")]
+    assert main(alone) == 2
+    assert f"another command: models: 2 there, 1 here{';' if each else ''}" in capsys.readouterr().err
 
 
 def test_a_command_without_pairs_fails_and_its_folder_is_complete(made, monkeypatch, capsys):

@@ -106,6 +106,12 @@ DIFFERENCES = {
 }
 
 
+CHANGED = {
+    "teacher/generation_config.json": "teacher has other weights or files than the model there",
+    "valid.de": "data.valid has other lines than there",
+}
+
+
 @pytest.mark.slow
 def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     assert main(COMMAND) == 0
@@ -136,6 +142,12 @@ def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     for change, difference in DIFFERENCES.items():
         assert main([*COMMAND, *change.split(" ", 1)]) == 2, change
         assert f"was made by another command: {difference}" in capsys.readouterr().err
+    for path, told in CHANGED.items():
+        content = Path(path).read_bytes()
+        Path(path).write_bytes(content.swapcase() if path.startswith("valid") else content + b" ")
+        assert main(COMMAND) == 2
+        assert f"was made by another command: {told}; name another folder" in capsys.readouterr().err
+        Path(path).write_bytes(content)
     for change in ("training.log_every=7", "training.threads=2", "training.num_samples=3", "data.num_workers=2",
                    "training.checkpoint_every=9", "training.record=false"):  # fmt: skip
         assert main([*COMMAND, "--set", change]) == 0, change

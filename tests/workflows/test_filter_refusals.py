@@ -96,8 +96,22 @@ def test_another_command_is_refused_with_the_difference(made, monkeypatch, capsy
     assert "kept: was made by another command: options.max_ratio 3.0 there, 2.0 here" in capsys.readouterr().err
     Path("de").write_text("".join(f"{line}\n" for line in GERMAN[::-1] * 20))
     assert main(["filter", "en", "de", "-o", "kept"]) == 2
-    assert "corpus.sha256" in capsys.readouterr().err
+    assert "kept: was made by another command: en has other lines than there; name" in capsys.readouterr().err
     Path("de").write_text("".join(f"{line}\n" for line in GERMAN * 20))
+
+
+@pytest.mark.parametrize("changed", ["model", "opposite"])
+def test_a_model_that_changed_is_told_by_its_name(changed, made, monkeypatch, capsys):
+    monkeypatch.chdir(made)
+    command = ["filter", "en", "de", *BOTH, "--keep", "1", "-o", f"scored-{changed}", "--max-ratio", "9"]
+    assert main(command) == 0
+    path = made / changed / "generation_config.json"
+    content = path.read_bytes()
+    path.write_bytes(content + b" ")
+    assert main(command) == 2
+    told = f"another command: {changed} has other weights or files than the model there; name another folder"
+    assert told in capsys.readouterr().err
+    path.write_bytes(content)
 
 
 def test_a_corpus_in_other_languages_may_be_forced(made, monkeypatch, capsys):

@@ -38,6 +38,8 @@ from seq2seq.workflows.parts import (
     folder_record,
     make_parts,
     open_parts,
+    other_lines,
+    other_model,
     sharing,
 )
 
@@ -75,6 +77,8 @@ class Prepared:
     job: AugmentJob
     identity: Mapping[str, Any]
     num_lines: int
+    told: Mapping[str, str]
+    """The phrases of `open_parts`."""
 
 
 def prepare(request: Request) -> Prepared:
@@ -126,7 +130,7 @@ def prepare(request: Request) -> Prepared:
         "held_out": combined_fingerprint(sorted(job.held_out)),
     }
     _warn_of_unknown_sets(request)
-    return Prepared(job, identity, num_lines)
+    return Prepared(job, identity, num_lines, _told(request, identity))
 
 
 def augment(
@@ -148,7 +152,7 @@ def augment(
         UserError: the folder has something else.
     """
     job = prepared.job
-    description = open_parts(job.folder, prepared.identity)
+    description = open_parts(job.folder, prepared.identity, prepared.told)
     job = replace(job, loading=sharing(job.loading, workers))
     if workers > 1 or where != LOCAL:
         opened.cache_clear()  # frees the memory of the models that the checks opened
@@ -156,6 +160,20 @@ def augment(
         counts = make_parts(job.folder, functools.partial(make_part, job), job.num_parts, running, report)
     finish_folder(job.folder, description, job.num_parts, counts)
     return counts
+
+
+def _told(request: Request, identity: Mapping[str, Any]) -> dict[str, str]:
+    groups = enumerate(identity["models"])
+    places = [f"models.{group}.{index}" for group, models in groups for index in range(len(models))]
+    return {
+        **{place: other_model(model) for place, model in zip(places, request.models, strict=True)},
+        **{
+            f"{key}.{index}.sha256": other_lines(each["name"])
+            for key in ("texts", "references")
+            for index, each in enumerate(identity[key])
+        },
+        "held_out": "other lines are held out",
+    }
 
 
 def _checked_languages(job: AugmentJob, request: Request) -> dict[str, str | None]:

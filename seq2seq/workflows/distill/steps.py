@@ -40,7 +40,14 @@ from seq2seq.workflows.augment.request import Request, augment, prepare
 from seq2seq.workflows.augment.shards import Shard, TextFacts, plan
 from seq2seq.workflows.distill.figures import RESULT
 from seq2seq.workflows.distill.measured import measure, page
-from seq2seq.workflows.parts import NOT_IDENTITY, SHARD_LINES, folder_record, open_parts
+from seq2seq.workflows.parts import (
+    NOT_IDENTITY,
+    SHARD_LINES,
+    folder_record,
+    open_parts,
+    other_lines,
+    other_model,
+)
 from seq2seq.workflows.tune import Scoring, Tuner
 
 logger = logging.getLogger(__name__)
@@ -127,7 +134,7 @@ class Student:
             remedy = "give text in this language, or --force"
             check_lines(self.request.texts)
             check_language(self._planned_texts[1], self.source_language, "the student", remedy)
-        description = open_parts(self.folder, self._identity(), RESULT)
+        description = open_parts(self.folder, self._identity(), self._told(), RESULT)
         done = description.setdefault("steps", {})
         steps: dict[str, Callable[[], dict[str, Any] | None]] = {
             "augment": lambda: self._augment(report),
@@ -176,6 +183,16 @@ class Student:
             },
             "config": settings,
             "pairs": str(self.pairs) if request.pairs else None,
+        }
+
+    def _told(self) -> dict[str, str]:
+        """Return the phrases of `open_parts`."""
+        data, teachers = self.config.data, self.request.teachers
+        sets = ["valid", *(f"test.{name}" for name in data.test), *(f"train.{i}.0" for i in range(len(data.train)))]
+        return {
+            **{f"teachers.{index}": other_model(teacher) for index, teacher in enumerate(teachers)},
+            **{f"texts.{i}.sha256": other_lines(each.name) for i, each in enumerate(self._planned_texts[0])},
+            **{f"data.{name}": other_lines(f"data.{name.removesuffix('.0')}") for name in sets},
         }
 
     def _direction(self) -> dict[str, str]:

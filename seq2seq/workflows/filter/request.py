@@ -53,6 +53,8 @@ from seq2seq.workflows.parts import (
     folder_record,
     make_parts,
     open_parts,
+    other_lines,
+    other_model,
     sharing,
 )
 
@@ -99,6 +101,8 @@ class PreparedFilter:
     identity: Mapping[str, Any]
     selection: Mapping[str, float | None]
     num_lines: int
+    told: Mapping[str, str]
+    """The phrases of `open_parts`."""
     notes: tuple[str, ...] = ()
     """Limits of the judgement, for the user."""
 
@@ -158,7 +162,10 @@ def prepare(request: FilterRequest) -> PreparedFilter:
         },
     }
     selection = {"keep": request.keep, "max_score": request.max_score, "difference": request.difference}
-    return PreparedFilter(job, identity, selection, num_lines, tuple(_notes(request, languages)))
+    given = [model for model in (request.model, request.reverse) if model is not None]
+    told = {f"models.{index}": other_model(model) for index, model in enumerate(given)}
+    told["corpus.sha256"] = other_lines(corpus.name)
+    return PreparedFilter(job, identity, selection, num_lines, told, tuple(_notes(request, languages)))
 
 
 def filter_corpus(
@@ -179,7 +186,7 @@ def filter_corpus(
         UserError: the folder has something else.
     """
     job, num_parts = prepared.job, len(prepared.job.shards)
-    description = open_parts(job.folder, prepared.identity, FILTER_FILE)
+    description = open_parts(job.folder, prepared.identity, prepared.told, FILTER_FILE)
     scores = job.folder / SCORES
     scores.mkdir(exist_ok=True)
     atomic.remove_leftovers(scores)
