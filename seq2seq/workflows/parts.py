@@ -56,15 +56,20 @@ class PartCounts:
         return ", ".join(f"{why} {count:,}" for why, count in self.left_out.items())
 
 
-def write_part(folder: Path, number: int, records: Iterable[Mapping[str, Any]], counts: PartCounts) -> dict[str, Any]:
-    """Write a part and its facts, and return them; the part, which is written last, is complete or absent."""
+def write_part(
+    folder: Path, number: int, records: Iterable[Mapping[str, Any]], counts: PartCounts, **notes: str
+) -> dict[str, Any]:
+    """Write a part and its facts, and return them; the part, which is written last, is complete or absent.
+
+    The facts are its counts and digest, and `notes`, such as the engine.
+    """
     packed = io.BytesIO()
     with gzip.GzipFile("", "wb", LEVEL, packed, mtime=0) as stream:
         for each in records:
             stream.write(f"{json.dumps(each, ensure_ascii=False)}\n".encode())
     path = part_path(folder, number)
     content = packed.getvalue()
-    facts = {**asdict(counts), "sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    facts = {**asdict(counts), "sha256": hashlib.sha256(content).hexdigest(), "size": len(content), **notes}
     atomic.write_file(_facts_path(path), json_text(facts).encode())
     atomic.write_file(path, content)
     return facts

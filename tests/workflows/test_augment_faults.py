@@ -1,4 +1,5 @@
-"""The lines that `s2s augment` leaves out, one for each reason; pairs that are drawn, and pairs with a tag."""
+"""The lines that `s2s augment` leaves out, one for each reason; pairs that are drawn, and pairs with a tag; parts of
+two engines."""
 
 import gzip
 import json
@@ -11,7 +12,7 @@ import torch
 from support.echo import EchoEngine, tokenizers_of_texts
 from support.foreign_models import SOURCE, TARGET
 from support.number_words import sentences
-from support.our_models import make_tiny
+from support.our_models import make_ours, make_tiny
 from support.reversed_folder import folder
 
 from seq2seq.cli import main
@@ -133,6 +134,35 @@ def test_lines_without_a_finite_score_are_counted_and_are_not_in_the_folder(tmp_
 
 
 # -- draws and tags ----------------------------------------------------------------------------------------------------
+
+
+def test_parts_of_two_engines_are_told(tmp_path, monkeypatch, capsys):
+    """Models of --each may have different engines; parts of one model should not. Without a cache that can be written,
+    PyTorch runs the models."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("first", "second"):
+        make_ours(tmp_path / name, True, ending=1.0, search=SearchConfig(beam_size=2))
+    Path("text").write_text("A man.\n" * 4)
+    command = ["augment", "first", "second", "--each", "--text", "text", "--shard-lines", "2", "-o", "pairs"]
+
+    def engines():
+        assert main(command) == 2  # untrained models give no pairs
+        facts = [json.loads(Path(f"pairs/part-0000{number}.json").read_text()) for number in range(4)]
+        return [each["engine"].partition(" ")[0].strip(",") for each in facts], capsys.readouterr().err
+
+    made, told = engines()
+    assert (set(made), "translations may differ" in told) == ({"CTranslate2"}, False)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    for missing in ([2, 3], [1]):
+        for number in missing:
+            Path(f"pairs/part-0000{number}.jsonl.gz").unlink()
+        made, told = engines()
+        (*warnings,) = (line for line in told.splitlines() if "their translations may differ" in line)
+        assert len(warnings) == (missing == [1]), "the parts of one group have one engine"
+    assert made == ["CTranslate2", "PyTorch", "PyTorch", "PyTorch"]
+    pattern = r"pairs: has 1 part with CTranslate2, \S+, version [\d.]+ and 1 part with PyTorch on cpu .*, version \d"
+    assert re.search(pattern, warnings[0])
 
 
 @pytest.fixture

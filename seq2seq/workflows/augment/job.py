@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,9 +100,10 @@ class AugmentJob:
             group, index = divmod(number, len(self.shards))
             shard, left_out = self.shards[index], Counter[str]()
             references = self.references[index].lines() if self.references else ()
-            records = list(self.records(self.pipeline(group), shard, references, left_out))
+            pipeline = self.pipeline(group)
+            records = list(self.records(pipeline, shard, references, left_out))
             counts = PartCounts(shard.count, len(records), dict(sorted(left_out.items())))
-            return write_part(self.folder, number, records, counts)
+            return write_part(self.folder, number, records, counts, engine=_engine(pipeline))
 
     def records(
         self, pipeline: Pipeline, shard: Shard, references: Sequence[str | None], left_out: Counter[str]
@@ -208,6 +210,12 @@ def _chosen(
         return answer, answer.flags
     known = [VERBATIM] * (VERBATIM in answer.flags) + [LONG] * (not chosen.is_finished)
     return chosen, (*known, *pipeline.translator.flags([(answer.source, chosen.text)])[0])
+
+
+def _engine(pipeline: Pipeline) -> str:
+    """Return the engine of a pipeline with its version; translations of two engines may differ."""
+    note = pipeline.translator.engine_note
+    return f"{note}, version {version('ctranslate2' if note.startswith('CTranslate2') else 'torch')}"
 
 
 def _confidence(answer: Translation) -> float | None:

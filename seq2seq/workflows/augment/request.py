@@ -5,6 +5,7 @@
 
 import functools
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from seq2seq.config import file as config_file
 from seq2seq.data.directions import open_named
 from seq2seq.data.file_facts import combined_fingerprint
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, counted
 from seq2seq.executors import LOCAL, open_workers
 from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import check_direction
@@ -156,9 +157,23 @@ def augment(
     job = replace(job, loading=sharing(job.loading, workers))
     if workers > 1 or where != LOCAL:
         opened.cache_clear()  # frees the memory of the models that the checks opened
+    engines: defaultdict[int, Counter[str]] = defaultdict(Counter)  # of each group of models
+
+    def note_engine(number: int, facts: Mapping[str, Any]) -> None:
+        if "engine" in facts:  # parts of earlier versions have none
+            engines[number // len(job.shards)][facts["engine"]] += 1
+        report(number, facts)
+
     with open_workers(where, workers) as running:
-        counts = make_parts(job.folder, functools.partial(make_part, job), job.num_parts, running, report)
+        counts = make_parts(job.folder, functools.partial(make_part, job), job.num_parts, running, note_engine)
     finish_folder(job.folder, description, job.num_parts, counts)
+    for several in engines.values():
+        if len(several) > 1:
+            made = " and ".join(f"{counted(count, 'part')} with {engine}" for engine, count in sorted(several.items()))
+            logger.warning(
+                "%s: has %s; their translations may differ. part-*.json names the engine of each; to have one engine, "
+                "delete the parts of the other, and repeat the command where it runs", job.folder, made
+            )  # fmt: skip
     return counts
 
 
