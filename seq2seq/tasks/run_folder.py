@@ -15,6 +15,7 @@ from typing import Any
 
 from seq2seq import atomic
 from seq2seq.config import file as config_file
+from seq2seq.config.corpora import FILES
 from seq2seq.config.schema import Config
 from seq2seq.errors import ConfigError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object
@@ -189,7 +190,8 @@ def changes_model(key: str) -> bool:
 def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> dict[str, str]:
     """Return, by key, a description of what has changed since the run in the folder began; empty without a run.
 
-    `now` contains the current fingerprints by key (`Inputs.identity`).
+    `now` contains the current fingerprints by key (`Inputs.identity`). A path is no difference if the fingerprint of
+    what it leads to is the same.
     """
     if not folder.config.exists():
         return {}
@@ -201,8 +203,14 @@ def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> di
         for key, fingerprint in now.items()
         if before.get(key, fingerprint) != fingerprint
     }
+    same = paths_of(key for key, fingerprint in now.items() if before.get(key) == fingerprint)
     settings = changes(config_file.load(folder.config, check_files=False), config)
-    return content | {key: f"was {_written(old)}, now {_written(new)}" for key, old, new in settings}
+    return content | {key: f"was {_written(old)}, now {_written(new)}" for key, old, new in settings if key not in same}
+
+
+def paths_of(fingerprints: Iterable[str]) -> set[str]:
+    """Return the keys of the paths for whose contents an identity has these fingerprints, given by their keys."""
+    return {path for key in fingerprints for path in (key, *(f"{key}.{side}" for side in FILES))}
 
 
 def changes(old: Config, new: Config) -> list[tuple[str, Any, Any]]:

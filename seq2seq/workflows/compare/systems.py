@@ -11,13 +11,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config.corpora import FILES
 from seq2seq.config.schema import Config
 from seq2seq.data.directions import open_named
 from seq2seq.errors import DataError
 from seq2seq.store.finding import BEST
 from seq2seq.store.model_folder import GENERATION
-from seq2seq.tasks.run_folder import changes_model, read_note
+from seq2seq.tasks.run_folder import changes_model, paths_of, read_note
 from seq2seq.workflows.runs import FINISHED, RunRecord, is_run, read_run
 
 SEED = "seed"
@@ -159,7 +158,7 @@ def _configuration(system: System) -> str | None:
         return None
     identity = read_note(system.run.folder.identity)
     inputs = {key: value for key, value in identity.items() if key.startswith("data.") or key.endswith(".init_from")}
-    free = {SEED, *SEARCH_FREE, *inputs, *(f"{key}.{side}" for key in inputs for side in FILES)}
+    free = {SEED, *SEARCH_FREE, *paths_of(inputs)}
     settings = {key: value for key, value in system.run.settings.items() if key not in free and changes_model(key)}
     tuned = read_note(system.run.folder.best / GENERATION).get("search")
     tuned = tuned if isinstance(tuned, Mapping) else {}
