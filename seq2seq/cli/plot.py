@@ -53,7 +53,7 @@ def command(
         if len({run.resolve() for run in runs}) < len(runs):
             raise click.UsageError("a student is given twice; name each once")
         points = speeds_and_scores(runs, "bleu")
-        axes = "speed relative to the teacher in float32", "BLEU"
+        axes = "speed on a CPU, relative to the teacher in float32", "BLEU"
         click.echo(plots.trade_off(points, output or Path("students.png"), axes))
         return
     if len(runs) > 1:

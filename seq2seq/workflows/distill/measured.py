@@ -12,13 +12,13 @@ from typing import Any
 from seq2seq.config.schema import Config
 from seq2seq.data.examples import Pair
 from seq2seq.data.sources import open_pairs
-from seq2seq.errors import RunError, counted
+from seq2seq.errors import UserError, counted
 from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.conversion_cache import converted
 from seq2seq.inference.pipeline import Pipeline
-from seq2seq.interop.ctranslate2 import Obstacles
 from seq2seq.workflows.distill.figures import BASE, METRICS, STUDENT, TEACHER, Figures, MeasuredSystem, MeasuredSystems
 from seq2seq.workflows.pages import document, escaped, table
+from seq2seq.workflows.parts import NOT_IDENTITY
 
 logger = logging.getLogger(__name__)
 
@@ -38,18 +38,20 @@ def measure(
 ) -> MeasuredSystems:
     """Translate the test sets with teacher and student, in float32 and in int8, and measure.
 
+    All speeds are those of the CPU, where int8 runs, with the same threads and batches, so that they can be compared.
     CTranslate2, which has int8, runs no ensemble, so several teachers are measured in float32 alone.
 
     Args:
         config: configuration of the student, for its test sets and languages.
         teachers: model folders.
-        loading: options with which the teachers made the pairs.
+        loading: options with which the teachers made the pairs; their device is not used.
         student: model folder.
         exported: CTranslate2 folder of the student in int8.
     """
     tests = test_sets(config)
     measured = MeasuredSystems({name: len(pairs) for name, pairs in tests.items()})
-    float32 = {"precision": "float32"}
+    where = {key: value for key, value in loading.items() if key in NOT_IDENTITY} | {"device": "cpu"}
+    float32 = {"precision": "float32", **where}
     pipelines: dict[str, tuple[Pipeline, float]] = {
         BASE: (Pipeline.load(*teachers, **{**loading, **float32}), sum(map(_megabytes, teachers)))
     }
@@ -57,12 +59,12 @@ def measure(
         try:
             with converted(teachers[0], "int8") as (folder, *_):
                 megabytes = _megabytes(folder)
-            int8 = Pipeline.load(*teachers, **loading, quantization="int8", device="cpu")
+            int8 = Pipeline.load(*teachers, **{**loading, **where}, quantization="int8")
             pipelines[f"{TEACHER}, int8"] = int8, megabytes
-        except (Obstacles, RunError) as error:
+        except UserError as error:  # CTranslate2 has other limits than PyTorch; the other figures remain
             logger.warning("the teacher is not measured in int8: %s", error)
     pipelines[f"{STUDENT}, float32"] = (Pipeline.load(student, **float32), _megabytes(student))
-    pipelines[f"{STUDENT}, int8"] = (Pipeline.load(exported, device="cpu"), _megabytes(exported))
+    pipelines[f"{STUDENT}, int8"] = (Pipeline.load(exported, **where), _megabytes(exported))
     for name, (pipeline, megabytes) in pipelines.items():
         figures = {test: _figures(pipeline, pairs, config, measured) for test, pairs in tests.items()}
         measured.systems[name] = MeasuredSystem(pipeline.translator.engine_note, round(megabytes, 2), figures)
@@ -99,7 +101,7 @@ def _parts(title: str, measured: MeasuredSystems, notes: Sequence[str]) -> Itera
     yield "<h2>Scores, speed and size</h2>"
     for name, count in measured.lines.items():
         yield table(f"{name}: {counted(count, 'line')}", measured.titles, measured.rows(name))
-    yield '<p class="soft">Speeds were measured once, on the machine and in the state of that moment.</p>'
+    yield '<p class="soft">Speeds were measured once, on the CPU of the machine and in the state of that moment.</p>'
     yield table("Engines", ["system", "engine"], [[name, each.engine] for name, each in measured.systems.items()])
     yield "<h2>Signatures</h2>"
     yield from (f"<p><code>{escaped(signature)}</code></p>" for signature in measured.signatures.values())
