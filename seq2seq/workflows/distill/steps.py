@@ -20,17 +20,18 @@ from seq2seq.config import file as config_file
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.schema import Config
 from seq2seq.config.values import PARTS_FILE
+from seq2seq.data.parts import part_path
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import ModelError, UserError
 from seq2seq.evaluation.probe import Probe
 from seq2seq.executors import LOCAL
-from seq2seq.files import json_text
+from seq2seq.files import json_text, read_object, record
 from seq2seq.languages import are_other, check_direction, known_language
 from seq2seq.lines import as_one_line
 from seq2seq.store.direction import KEYS, OPTIONS, choices, zero_shot
-from seq2seq.store.finding import CONFIG, find_model
+from seq2seq.store.finding import BEST, CONFIG, find_model
 from seq2seq.store.model_folder import LoadedModel, load_outline, update_search
-from seq2seq.tasks.run_folder import WITHOUT_EFFECT
+from seq2seq.tasks.run_folder import WITHOUT_EFFECT, read_note
 from seq2seq.text.direction import Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE
@@ -125,8 +126,8 @@ class Student:
             UserError: the models or the configuration do not fit, or the folder has something else.
             RunError: a step failed; the steps before it are kept.
         """
-        given = self.request.pairs
-        if given is not None and not ((given / PARTS_FILE).is_file() or (self.folder / RESULT).is_file()):
+        given, noted = self.request.pairs, read_note(self.folder / RESULT).get("steps", {})
+        if given is not None and not (given / PARTS_FILE).is_file() and self._is_left(noted)["augment"]:
             remedy = "name that of another student, such as models/other/pairs"
             raise UserError(f"--pairs {given}: not a folder of pairs ({PARTS_FILE} is missing); {remedy}")
         self.loading |= self._direction()
@@ -143,18 +144,36 @@ class Student:
             "convert": self._convert,
             "measure": lambda: self._measure(done),
         }
-        # A user may delete what only later steps read (pairs, run), but not what the command is for.
-        kept = {"tune": self.model, "convert": self.exported, "measure": self.folder / REPORT}
+        is_left = self._is_left(done)
         for number, (name, step) in enumerate(steps.items(), start=1):
-            if name in done and (name not in kept or kept[name].exists()):
+            if not is_left[name]:
                 logger.info("step %d of %d, %s: done", number, len(steps), name)
                 continue
-            logger.info("step %d of %d, %s", number, len(steps), name)
+            again = " again, because its result is missing or has changed" if name in done else ""
+            logger.info("step %d of %d, %s%s", number, len(steps), name, again)
             if (result := step()) is None:
                 break
             done[name] = result
             atomic.write_file(self.folder / RESULT, json_text(description).encode())
         return description
+
+    def _is_left(self, done: Mapping[str, Any]) -> dict[str, bool]:
+        """Return by step whether it is to be done; `done` contains the results of those that were.
+
+        A user may delete what no later step reads (pairs, run), but not what the command is for.
+        """
+        kept = {"tune": self.model, "convert": self.exported, "measure": self.folder / REPORT}
+        left = {name: name not in done or not path.exists() for name, path in kept.items()}
+        left["train"] = "train" not in done or (left["tune"] and not (self.run / BEST).is_dir())
+        left["augment"] = "augment" not in done or (left["train"] and not self._has_pairs(done["augment"]))
+        return left
+
+    def _has_pairs(self, made: Mapping[str, Any]) -> bool:
+        """Whether the pairs that a step made are there; their folder may have been moved."""
+        file = self.pairs / PARTS_FILE
+        if not file.is_file() or record(file)["sha256"] != made.get("description"):
+            return False
+        return all(part_path(self.pairs, number).exists() for number in range(read_object(file)["counts"]["parts"]))
 
     @functools.cached_property
     def _planned_texts(self) -> tuple[list[TextFacts], list[Shard]]:
@@ -162,27 +181,29 @@ class Student:
         return plan(self.request.texts, self.request.shard_lines) if self.request.texts else ([], [])
 
     def _identity(self) -> dict[str, Any]:
-        """Return what determines the student."""
+        """Return what determines the student; contents stand for paths."""
         config, request, data = self.config, self.request, self.config.data
+        tokenizer = config.tokenizer.init_from
         languages = config.source_language or "", config.target_language or ""
 
         def fingerprint(source: SourceConfig) -> str:
             return open_pairs(source, *languages).fingerprint
 
-        settings = config.model_dump(mode="json", exclude={"data": True, "training": NO_EFFECT})
+        without = {"data": True, "training": NO_EFFECT, "tokenizer": {"init_from"}}
         options = {key: value for key, value in sorted(request.loading.items()) if key not in NOT_IDENTITY}
         return {
             "teachers": [folder_record(teacher) for teacher in self.teachers],
             "options": {**options, "interpolate": request.has_genuine},
-            "texts": [asdict(each) for each in self._planned_texts[0]],
+            "texts": [{"lines": each.lines, "sha256": each.sha256} for each in self._planned_texts[0]],
+            "tokenizer": tokenizer and folder_record(find_model(tokenizer)),
             "data": {
                 "train": [[fingerprint(source), source.weight] for source in data.train],
                 "valid": fingerprint(data.valid),
                 "test": {name: fingerprint(source) for name, source in data.test.items()},
                 "filters": data.filters.model_dump(mode="json"),
             },
-            "config": settings,
-            "pairs": str(self.pairs) if request.pairs else None,
+            "config": config.model_dump(mode="json", exclude=without),
+            "pairs": "of another student" if request.pairs else None,
         }
 
     def _told(self) -> dict[str, str]:
@@ -261,7 +282,7 @@ class Student:
             counts = augment(prepare(wanted), request.executor, request.workers, report)
         if not counts.pairs:
             raise UserError(f"{self.pairs}: the teachers gave no pairs; lines left out: {counts.reasons}")
-        return asdict(counts)
+        return {**asdict(counts), "description": record(self.pairs / PARTS_FILE)["sha256"]}
 
     def _write_sources(self, path: Path, sources: Iterable[Any]) -> None:
         """Write the source lines of corpora, unless the file is there."""

@@ -1,0 +1,156 @@
+"""Where the folders of a distillation lie does not matter, and what was deleted is made again if a step needs it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.our_models import make_ours
+
+from seq2seq.config.values import PARTS_FILE
+from seq2seq.errors import UserError
+from seq2seq.files import record
+from seq2seq.workflows.distill.steps import Distillation, Student
+from seq2seq.workflows.parts import PartCounts, finish_folder, open_parts, write_part
+
+CONFIG = """
+source_language: en
+target_language: de
+data:
+  train: {source: train.en, target: train.de}
+  valid: {source: valid.en, target: valid.de}
+  test: {news: {source: valid.en, target: valid.de}}
+tokenizer: {init_from: tokens}
+"""
+
+
+def write_text(name: str, number: int) -> None:
+    Path(name).write_text(f"A man has {number} dogs.\n")
+
+
+def write_pairs(folder: Path) -> dict[str, str]:
+    """Write two parts of pairs, and return the facts about them that a step keeps."""
+    description = open_parts(folder, {"languages": {"source": "en", "target": "de"}})
+    for number in range(2):
+        write_part(folder, number, [{"source": "a", "target": "b"}], PartCounts(1, 1))
+    finish_folder(folder, description, 2, PartCounts(2, 2))
+    return {"description": record(folder / PARTS_FILE)["sha256"]}
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory) -> Path:
+    """A project with models, corpora, a text, and pairs of another student."""
+    folder = tmp_path_factory.mktemp("shelf")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("train.en", "train.de", "valid.en", "valid.de", "more.en"):
+            write_text(name, 2)
+        for seed, name in enumerate(("teacher", "tokens")):
+            make_ours(Path(name), seed=seed)
+        write_pairs(Path("pairs"))
+        Path("student.yaml").write_text(CONFIG)
+    return folder
+
+
+@pytest.fixture
+def project(shelf, tmp_path, monkeypatch) -> Path:
+    """A copy of the project, the current folder."""
+    monkeypatch.delenv("S2S_DATA", raising=False)
+    shutil.copytree(shelf, tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def student(*, teacher="teacher", output="out", text="more.en", pairs: str | None = None, **changes: str) -> Student:
+    overrides = tuple(f"{key.replace('__', '.')}={value}" for key, value in changes.items())
+    wanted = Distillation((Path(teacher),), Path("student.yaml"), Path(output), (Path(text),), overrides,
+                          pairs=pairs and Path(pairs))  # fmt: skip
+    return Student(wanted)
+
+
+def moved(path: str) -> str:
+    return str(shutil.move(path, f"moved-{path}"))
+
+
+MOVES: dict[str, Callable[[], dict[str, str]]] = {
+    "the output": lambda: {"output": "another"},
+    "the teacher": lambda: {"teacher": moved("teacher")},
+    "the text": lambda: {"text": moved("more.en")},
+    "the model of the tokenizers": lambda: {"tokenizer__init_from": moved("tokens")},
+    "a corpus": lambda: {"data__train": f"{{source: {moved('train.en')}, target: train.de}}"},
+    "a test set": lambda: (
+        {"data__test__news": f"{{source: {moved('valid.en')}, target: valid.de}}"}
+        | {"data__valid": "{source: moved-valid.en, target: valid.de}"}
+    ),
+    "the pairs of another student": lambda: {"pairs": moved("pairs")},
+}
+
+
+@pytest.mark.parametrize("what", MOVES)
+def test_the_same_contents_at_another_path_are_the_same_student(project, what):
+    has_pairs = {"pairs": "pairs"} if "pairs" in what else {}
+    before = student(**has_pairs)._identity()
+    assert student(**MOVES[what]())._identity() == before
+
+
+def test_a_project_that_was_moved_has_the_same_student(project, monkeypatch):
+    before = student()._identity()
+    assert str(project) not in str(before)
+    project.rename(project.parent / "new")
+    monkeypatch.chdir(project.parent / "new")
+    assert student()._identity() == before
+
+
+CHANGES: dict[str, Callable[[], object]] = {
+    "teachers": lambda: make_ours(Path("teacher"), seed=9),
+    "texts": lambda: write_text("more.en", 3),
+    "tokenizer": lambda: make_ours(Path("tokens"), seed=9, shared=False),
+    "data": lambda: write_text("valid.de", 3),
+}
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_other_contents_at_the_same_path_are_another_student(project, key):
+    before = student()._identity()
+    CHANGES[key]()
+    after = student()._identity()
+    assert {name for name in before if before[name] != after[name]} == {key}
+
+
+# -- steps that are left -----------------------------------------------------------------------------------------------
+
+STEPS = ("augment", "train", "tune", "convert", "measure")
+FOLDERS = ("out/pairs", "out/run/best", "out/model", "out/int8")
+
+
+@pytest.mark.parametrize(
+    ("done", "deleted", "left"),
+    [
+        (5, [], []),
+        (5, ["out/pairs", "out/run"], []),
+        (5, ["out/pairs", "out/run", "out/report.html"], ["measure"]),
+        (5, ["out/pairs", "out/model"], ["tune"]),
+        (5, ["out/run", "out/model"], ["train", "tune"]),
+        (5, ["out/pairs", "out/run", "out/model"], ["augment", "train", "tune"]),
+        (2, ["out/pairs"], ["tune", "convert", "measure"]),
+        (1, [], ["train", "tune", "convert", "measure"]),
+        (1, ["out/pairs"], list(STEPS)),
+        (1, [f"out/pairs/{PARTS_FILE}"], list(STEPS)),
+        (1, ["out/pairs/part-00001.jsonl.gz"], list(STEPS)),
+    ],
+)
+def test_what_was_deleted_is_made_again_if_a_step_that_is_left_needs_it(project, done, deleted, left):
+    results = {name: {} for name in STEPS[:done]} | {"augment": write_pairs(Path("out/pairs"))}
+    for folder in FOLDERS:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    Path("out/report.html").touch()
+    for path in map(Path, deleted):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert {name for name, is_left in student()._is_left(results).items() if is_left} == set(left)
+
+
+def test_pairs_of_another_student_that_are_missing_are_named_before_the_work(project):
+    shutil.rmtree("pairs")
+    with pytest.raises(UserError, match=r"--pairs pairs: not a folder of pairs \(augment.json is missing\)"):
+        student(pairs="pairs").make()
+    assert not Path("out").exists()
