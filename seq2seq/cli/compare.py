@@ -177,7 +177,8 @@ def _file(path: Path, test_set: TestSet) -> "System":
     system = file_system(path, given_lines(path))
     count, wanted = len(system.translations), len(test_set.references[0])
     if count != wanted:
-        raise DataError(f"{path} has {count:,} translations for {wanted:,} references; give one line for each")
+        has = f"{counted(count, 'translation')} for {counted(wanted, 'reference')}"
+        raise DataError(f"{path} has {has}; give one line for each")
     return system
 
 

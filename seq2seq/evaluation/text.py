@@ -18,7 +18,7 @@ from unicodedata import combining
 import numpy as np
 import regex
 
-from seq2seq.errors import DataError, UserError, did_you_mean
+from seq2seq.errors import DataError, UserError, counted, did_you_mean
 from seq2seq.evaluation.significance import SAMPLES, Resampled, paired_p_value, resample, seed
 from seq2seq.evaluation.uncertainty import Measured, of_sums
 from seq2seq.languages import language_code
@@ -368,9 +368,8 @@ def _checked(
     for lines in references:
         if len(hypotheses) != len(lines):
             who = f"{name} has" if name else "there are"
-            raise DataError(
-                f"{who} {len(hypotheses):,} translations for {len(lines):,} references; give one line for each"
-            )
+            translations, wanted = counted(len(hypotheses), "translation"), counted(len(lines), "reference")
+            raise DataError(f"{who} {translations} for {wanted}; give one line for each")
     if not references[0]:
         raise DataError(f"{name or 'the reference'} has no lines; there is nothing to score")
     return [line.rstrip() for line in hypotheses], [[line.rstrip() for line in lines] for lines in references]

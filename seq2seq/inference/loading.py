@@ -93,7 +93,8 @@ def load_engine(
         reason = opened
     if quantization:
         raise UserError(
-            f"--quantization {quantization}: only CTranslate2 has this option, but PyTorch is used ({reason})"
+            f"--quantization {quantization}: only CTranslate2 has this option, but PyTorch is used ({reason}); "
+            "leave it out, or what needs PyTorch"
         )
     return _open_torch(folders, device, precision, threads, search, reason, direction)
 

@@ -82,10 +82,10 @@ def find_runs(folder: Path) -> list[RunRecord]:
     """
     if not folder.is_dir():
         problem = "a file" if folder.exists() else "no such folder"
-        raise ModelError(f"{folder}: {problem}; name the folder that your runs are in, such as runs")
+        raise ModelError(f"{folder}: {problem}; name a run folder, or the folder that your runs are in")
     found = sorted(_run_folders(folder, MOST_LEVELS), key=lambda path: path.parts)
     if not found:
-        raise ModelError(f"{folder}: no run is in it; name the folder that your runs are in, such as runs")
+        raise ModelError(f"{folder}: no run is in it; name the folder that your runs are in, or start one: s2s train")
     names = [str(path.relative_to(folder)) if path != folder else path.resolve().name for path in found]
     return _with_sources_alike([read_run(path, name) for path, name in zip(found, names, strict=True)])
 

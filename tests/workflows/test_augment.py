@@ -121,14 +121,15 @@ def test_both_sides_of_the_held_out_sets_of_a_run_are_left_out(side, folder, cap
 
 @pytest.mark.parametrize("options", [(), ("--held-out", "valid.en")], ids=["unknown", "named"])
 def test_a_model_outside_a_run_has_no_held_out_sets_and_a_warning_says_so(options, capsys):
-    shutil.copytree("run/best", "outside", dirs_exist_ok=True)
+    shutil.copytree("run/best", "stray/outside", dirs_exist_ok=True)
+    shutil.copy("run/config.yaml", "stray")  # beside the model, but not that of its run
     Path("known").write_text("".join(Path("valid.en").read_text().splitlines(keepends=True)[:3]))
-    status = main(["augment", "outside", "--text", "known", "-o", f"outside {len(options)}", *options])
+    status = main(["augment", "stray/outside", "--text", "known", "-o", f"outside {len(options)}", *options])
     out, err = capsys.readouterr()
     assert (status, "held out 3" in out) == ((2, True) if options else (0, False))
     warnings = [line for line in err.splitlines() if "is not in a run" in line]
     assert len(warnings) == (0 if options else 1)
-    assert all(line.startswith("s2s: warning: outside is not in a run, so ") for line in warnings)
+    assert all(line.startswith("s2s: warning: stray/outside is not in a run, so ") for line in warnings)
 
 
 def test_back_swaps_the_sides_of_forward(whole):

@@ -19,7 +19,7 @@ from seq2seq.executors import LOCAL, open_workers
 from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import check_direction
 from seq2seq.lines import read_lines
-from seq2seq.store.finding import RUN_CONFIG, find_model
+from seq2seq.store.finding import RUN_CONFIG, find_model, run_of_model
 from seq2seq.workflows.augment.checks import (
     check_language,
     check_lines,
@@ -218,15 +218,14 @@ def _held_out(request: Request) -> Iterator[str]:
     for path in request.held_out:
         yield from read_lines(path)
     for model in request.models:
-        run_config = find_model(model).resolve().parent / RUN_CONFIG
-        if run_config.is_file():
-            yield from _texts_of_sets(run_config)
+        if run := run_of_model(find_model(model)):
+            yield from _texts_of_sets(run / RUN_CONFIG)
 
 
 def _warn_of_unknown_sets(request: Request) -> None:
     """Warn if the held-out sets of a model are not known, unless the user names some."""
     for model in request.models:
-        if not request.held_out and not (find_model(model).resolve().parent / RUN_CONFIG).is_file():
+        if not request.held_out and run_of_model(find_model(model)) is None:
             logger.warning(
                 "%s is not in a run, so its validation and test sets are not known; name them with --held-out to leave "
                 "out their lines", model

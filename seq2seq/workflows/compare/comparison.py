@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, counted
 from seq2seq.evaluation.significance import (
     ALPHA,
     Resampled,
@@ -174,10 +174,8 @@ def compare(
 def _scored(system: System, test: TestLines, metrics: Sequence[str], scoring: Mapping[str, Any]) -> dict[str, Score]:
     first, *others = test.references
     if len(system.translations) != len(first):
-        raise DataError(
-            f"{system.name} has {len(system.translations):,} translations for {len(first):,} references; "
-            "give one line for each"
-        )
+        translations, wanted = counted(len(system.translations), "translation"), counted(len(first), "reference")
+        raise DataError(f"{system.name} has {translations} for {wanted}; give one line for each")
     found = score_texts(system.translations, first, metrics, other_references=others, **scoring)
     return {score.metric: score for score in found}
 
