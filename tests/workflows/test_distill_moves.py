@@ -30,7 +30,7 @@ def write_text(name: str, number: int) -> None:
 
 def write_pairs(folder: Path) -> dict[str, str]:
     """Write two parts of pairs, and return the facts about them that a step keeps."""
-    description = open_parts(folder, {"languages": {"source": "en", "target": "de"}})
+    description = open_parts(folder, {"languages": {"source": "en", "target": "de"}}, {})
     for number in range(2):
         write_part(folder, number, [{"source": "a", "target": "b"}], PartCounts(1, 1))
     finish_folder(folder, description, 2, PartCounts(2, 2))
