@@ -279,6 +279,7 @@ def test_a_decoding_report_agrees_with_itself(decoded):
                 assert other[f"{key}_ratio"]["rounds"] == pytest.approx([our / their for our, their in pairs], rel=2e-3)
 
 
+@pytest.mark.slow
 def test_every_system_has_the_threads_that_were_asked_for(model, monkeypatch):
     before, opened = torch.get_num_threads(), set()
     package = pytest.importorskip("ctranslate2")
@@ -333,6 +334,7 @@ def test_table_and_document_say_the_same(kind, request):
     assert rate["low"] <= rate["median"] <= rate["high"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", [measure_training, measure_decoding])
 def test_a_missing_peer_is_reported(measure, folder, model, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
@@ -360,6 +362,7 @@ def test_a_server_is_measured_next_to_the_translator(model, folder, capfd, monke
         assert system["sentences_per_second_ratio"]["median"] == pytest.approx(ratio, rel=0.01)
 
 
+@pytest.mark.slow
 def test_the_commands_print_one_document(folder, model, monkeypatch, capfd):
     monkeypatch.chdir(folder)
     (folder / "lines").write_text("\n".join(SOURCE) + "\n")

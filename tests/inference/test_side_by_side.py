@@ -128,6 +128,7 @@ def test_a_line_is_answered_before_the_next_is_sent(tokenizers):
     assert answers == TEXTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [{}, dict(sample=True), dict(n_best=3), dict(beam_size=1)])
 def test_a_stream_has_the_same_translations(tokenizers, search):
     translator = make_translator(make_transformer(tokenizers), tokenizers, **search)

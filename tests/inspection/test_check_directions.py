@@ -106,6 +106,7 @@ def test_the_check_reads_the_pairs_of_training_in_each_direction_without_their_n
         assert (read, reader.failure) == ([pair.texts for pair in source], None)
 
 
+@pytest.mark.slow
 def test_training_warns_of_each_set_that_has_training_pairs(leaking, capfd):
     """It compares the pairs of all directions, so a set of a direction without training pairs has none."""
     assert main(["train", "many.yaml", "--run-dir", "run"]) == 0

@@ -75,6 +75,7 @@ def test_every_family_takes_time_in_proportion(form, call, count):
     assert slow == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a long paragraph", "a link around sentences", "'<b>w ' in each other"])
 @pytest.mark.parametrize("form", ["html", "markdown"])
 def test_translating_takes_time_and_memory_in_proportion(form, name):

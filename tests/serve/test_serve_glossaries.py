@@ -132,6 +132,7 @@ def test_two_models_of_one_direction_are_chosen_by_name(tmp_path):
 # -- size and turns --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_the_settings_promise_fits(server):
     """A document and a text of the advertised size: they come to the deadline at worst."""
     most = server.ask("/frontend/settings").json["charLimit"]

@@ -137,6 +137,7 @@ def test_a_source_that_is_not_named_is_that_of_the_text(server, expected):
     assert server.ask("/v1/models").json["abilities"]["detects_languages"]
 
 
+@pytest.mark.slow
 def test_a_glossary_of_a_direction_applies_to_its_requests(place, expected, capfd):
     """By both APIs and in documents; other directions, and requests with `[]`, have none."""
     (place / "terms.tsv").write_text("house\tHütte\n")

@@ -227,6 +227,7 @@ def test_it_stops_in_bounded_time_and_says_what_it_gives_up(slow):
     assert answer.headers["Retry-After"]
 
 
+@pytest.mark.slow
 def test_a_killed_server_starts_again_on_its_port(quick, tmp_path):
     folder = quick_model(tmp_path / "model")
     with serving(folder) as server:

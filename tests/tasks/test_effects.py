@@ -138,6 +138,7 @@ def test_they_are_told_before_training_once_each(folder, capfd, dry_run):
         assert sum(words in line for line in told) == 1, (words, told)
 
 
+@pytest.mark.slow
 def test_a_copy_of_the_text_under_another_name_is_the_same_text(folder, capfd):
     (folder / "copy.de").write_text((folder / "valid.en").read_text())
     assert main(["train", "toy.yaml", "--dry-run", "--set", "data.valid.target=copy.de"]) == 0

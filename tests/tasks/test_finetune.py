@@ -139,6 +139,7 @@ def test_a_test_set_that_is_gone_costs_no_run(folder, tmp_path, capfd, monkeypat
 # -- between old and new ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_mixture_is_linear_and_its_ends_are_the_models(folder, capfd):
     old, new = state("runs/old"), state("runs/tune")
     mixtures = {"first": "1,0", "second": "0,1", "between": "3,1", "same": "0.75,0.25", "huge": "7.5e307,2.5e307"}

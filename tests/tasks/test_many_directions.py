@@ -106,6 +106,7 @@ def test_the_log_has_the_worst_beside_the_mean(run, tmp_path, caplog):
     assert "chrF en-fr" in (tmp_path / "curves.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_dry_run_has_a_line_for_each_direction(run, monkeypatch, capfd):
     monkeypatch.chdir(run.parent)
     Path("few.en").write_text("one two\nten >>deu<< ten\n", encoding="utf-8")

@@ -164,6 +164,7 @@ def test_an_initial_model_that_was_trained_again_stops_the_run(run, capfd, momen
     assert contents(folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS[1:])
 def test_the_tokenizers_of_a_run_are_its_own(run, capfd, moment):
     folder = run(moment)
@@ -199,6 +200,7 @@ def outcome(folder: Path) -> dict[str, bytes]:
     return files | {"metrics": [{key: line[key] for key in line.keys() - timed} for line in lines]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "is_stale"),
     [

@@ -164,6 +164,7 @@ def nothing(*_: object) -> None:
     """What a part of the restoration does when it is broken."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "found"),
     [

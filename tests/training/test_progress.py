@@ -93,6 +93,7 @@ def test_the_bar_moves_every_second_from_the_first_step_and_changes_nothing(tmp_
     assert outcome(tmp_path / "shown") == outcome(tmp_path / "quiet")
 
 
+@pytest.mark.slow
 def test_a_log_has_a_line_soon_whatever_log_every_is(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(shown, "FIRST_LINE", 1.0)
     caplog.set_level(logging.INFO)
@@ -106,6 +107,7 @@ def test_a_log_has_a_line_soon_whatever_log_every_is(tmp_path, caplog, monkeypat
     assert re.search(r"\[00:0[1-9]", told[0])
 
 
+@pytest.mark.slow
 def test_what_else_takes_long_is_told_in_a_log_too(caplog, monkeypatch):
     monkeypatch.setattr(shown, "FIRST_LINE", 0.1)
     caplog.set_level(logging.INFO)

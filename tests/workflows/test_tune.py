@@ -121,6 +121,7 @@ def test_a_test_set_named_validation_does_not_hide_the_validation_set(run, capsy
     assert found["validation"] != found["test set validation"]
 
 
+@pytest.mark.slow
 def test_files_of_the_user_come_before_those_of_the_run(run, tmp_path, capsys):
     make_ours(tmp_path / "model", ending=3.0)
     for side in ("en", "de"):
