@@ -238,7 +238,8 @@ class _Run:
 
     def card(self, metrics: Mapping[str, float], tests: Sequence[ScoreRecord] = (), notes: Sequence[str] = ()) -> str:
         """Return the model card with the metrics of a validation, and with scores of test sets if there are any."""
-        records = read_metrics(self.folder.metrics)[0] if self.folder.metrics.exists() else []
+        is_staged = self.task.stages.last and self.folder.metrics.exists()
+        records = read_metrics(self.folder.metrics)[0] if is_staged else []
         stages = self.task.stage_notes(epochs_of(records, int(metrics["step"])))
         card = model_card(
             self.task.config,

@@ -107,7 +107,7 @@ def killed_by_the_clock(folder: Path, draw: random.Random) -> Forked:
 
 
 def finished(process: Forked) -> str:
-    """What a process that nobody killed has said."""
+    """Wait for a process to end by itself, and return its log."""
     _, said = process.communicate(300)
     assert process.returncode == 0, said
     return said

@@ -1,4 +1,4 @@
-"""Where the folders of a distillation lie does not matter, and what was deleted is made again if a step needs it."""
+"""A distillation continues after its folders were moved, and makes a deleted result again if a step needs it."""
 
 import shutil
 from collections.abc import Callable
