@@ -41,7 +41,7 @@ VERBS = {
     "tune": "Choose search settings of a model on a validation set.",
     "average": "Average the weights of models or checkpoints.",
     "convert": "Convert models from and to other toolkits.",
-    "vocabulary": "Remove the pieces of a vocabulary that some text does not need.",
+    "vocabulary": "Trim or extend a model's vocabulary, or replace its tokenizer.",
     "bench": "Measure the speed of training, decoding and serving.",
     "compare": "Compare runs, models or translations on one test set.",
     "runs": "List runs, show how two differ, or delete checkpoints.",

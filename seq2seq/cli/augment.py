@@ -61,7 +61,8 @@ EXAMPLE = "Example: s2s augment runs/de-en --text news.de -o data/back"
 @click.option(
     "--min-confidence",
     type=options.Number(ranges.SHARE),
-    help="Leave out translations that are good with a smaller probability. This takes a second pass of MODEL.",
+    help="Leave out translations with a lower confidence (probability of chrF 60 or more). This takes a second pass of "
+    "MODEL.",
 )
 @click.option("--skip-long", is_flag=True, help="Leave out lines over the model's limit; else they are split.")
 @click.option(

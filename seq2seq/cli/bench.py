@@ -42,8 +42,8 @@ def peer_option(*names: str) -> Callable:
 def command(context: click.Context) -> None:
     """Measure the speed of training, decoding and serving on this machine, next to other installed toolkits.
 
-    All systems do the same work in one process, in alternating rounds. Ratios are those of adjacent rounds. Install the
-    other toolkits with pip install 'seq2seq-toolkit[bench]'."""
+    In training and decoding, all systems do the same work in one process, in alternating rounds; ratios are those of
+    adjacent rounds. Install the other toolkits with pip install 'seq2seq-toolkit[bench]'."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

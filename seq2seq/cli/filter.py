@@ -49,12 +49,12 @@ EXAMPLE = "Example: s2s filter crawl.tmx --model runs/en-de --reverse runs/de-en
 @click.option(
     "--explain", type=options.Number(ranges.COUNT), metavar="N", help="Print N of the lines left out for each reason."
 )
-@click.option("--max-length", type=options.Number(ranges.COUNT), default=1000, help="Characters of the longer side.")
+@click.option("--max-length", type=options.Number(ranges.COUNT), default=1000, help="Maximum number of characters of the longer side.")
 @click.option(
     "--max-ratio",
     type=options.Number(Range(1.0, 1e6)),
     default=3.0,
-    help="Ratio of the lengths, for pairs whose longer side has more than 30 characters.",
+    help="Maximum ratio of the lengths, for pairs whose longer side has more than 30 characters.",
 )
 @click.option(
     "--from",

@@ -139,9 +139,8 @@ engine_options = _all(
     click.option(
         "--quantization",
         type=click.Choice(QUANTIZATIONS),
-        help="Number format of weights in CTranslate2 [default: that of --precision, and float16 on a GPU, where beam "
-        "searches in bfloat16 are refused, because they round log-probabilities and cost 2 BLEU]. The format of a "
-        "CTranslate2 folder is fixed.",
+        help="Number format of weights in CTranslate2 [default: that of --precision; on a GPU float16]. On a GPU, beam "
+        "searches in bfloat16 are refused, because they cost 2 BLEU. The format of a CTranslate2 folder is fixed.",
     ),
     click.option(
         "--record",

@@ -92,7 +92,7 @@ REFUSED_PORTS = frozenset(
     "(format: s2s glossary check --help).",
 )
 @options.direction_options
-@options.pivot_option("all pairs without it that the model was not trained for, or is not known to be")
+@options.pivot_option("pairs without it, unless MODEL is known to be trained for them")
 @options.search_options
 @options.engine_options
 @options.computing_options

@@ -63,8 +63,8 @@ FLAGS = {
 @click.option(
     "--details",
     metavar="KINDS",
-    help="With --format jsonl: further fields, separated by commas: alignment, words, confidence (see README). Spans "
-    "are in code points.",
+    help="With --format jsonl: further fields, separated by commas: alignment, words, confidence (see "
+    "seq2seq/inference/README.md). Spans are in code points.",
 )
 @click.option(
     "--glossary",

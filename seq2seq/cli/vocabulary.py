@@ -60,7 +60,8 @@ def trim(
 ) -> None:
     """Write MODEL with a smaller vocabulary, which is faster and takes less memory.
 
-    Kept are special pieces, single characters, bytes, the tags of --languages, and every piece that the corpora need.
+    The command keeps special pieces, single characters, bytes, the tags of --languages, and every piece that the
+    corpora need.
     Other weights are the same, and text of kept pieces is segmented as before. If source and target have tokenizers of
     their own, a corpus counts for the side whose tokenizer spells it in fewer pieces. A warning names
     each corpus that is in none of the languages of the new model.
@@ -123,9 +124,10 @@ def extend(
 ) -> None:
     """Write MODEL with a larger vocabulary, to be fine-tuned on new text or a new language.
 
-    Added are the characters of the corpora that MODEL has no piece for, and up to N sequences of its pieces that occur
-    5 times or more within words. The rows of a new piece begin as the mean of those of the pieces that spelled it, and
-    those of a character as the mean of its parts or of its script. Text without a new piece is segmented as before.
+    The command adds the characters of the corpora that MODEL has no piece for, and up to N sequences of its pieces that
+    occur 5 times or more within words. The embedding rows of a new piece begin as the mean of those of the pieces that
+    spelled it, and those of a character as the mean of its parts or of its script. Text without a new piece is
+    segmented as before.
 
     The report shows the most frequent new pieces, their counts, and in brackets the old pieces; added-pieces.tsv in the
     new folder lists all. The first 1,000,000 lines of the corpora are read.
@@ -148,8 +150,8 @@ def extend(
 def transplant(model: Path, tokenizer: Path, output: Path, form: str) -> None:
     """Write MODEL with another TOKENIZER, to be fine-tuned.
 
-    TOKENIZER is a .spm file of SentencePiece, for both sides, or a model. A piece that MODEL has keeps its rows; the
-    rows of another piece begin as the mean of those of the old pieces that spell it. Tags of languages stay.
+    TOKENIZER is a .spm file of SentencePiece, for both sides, or a model. A piece that MODEL has keeps its embedding
+    rows; those of another piece begin as the mean of those of the old pieces that spell it. Tags of languages stay.
     """
     from seq2seq.workflows.extension import transplant
 
