@@ -49,7 +49,12 @@ EXAMPLE = "Example: s2s filter crawl.tmx --model runs/en-de --reverse runs/de-en
 @click.option(
     "--explain", type=options.Number(ranges.COUNT), metavar="N", help="Print N of the lines left out for each reason."
 )
-@click.option("--max-length", type=options.Number(ranges.COUNT), default=1000, help="Maximum number of characters of the longer side.")
+@click.option(
+    "--max-length",
+    type=options.Number(ranges.COUNT),
+    default=1000,
+    help="Maximum number of characters of the longer side.",
+)
 @click.option(
     "--max-ratio",
     type=options.Number(Range(1.0, 1e6)),
