@@ -42,33 +42,36 @@ def command() -> None:
     type=options.ANY_PATH,
     help="Model whose translations of --corpus, made without the glossary, are searched for the terms.",
 )
-@click.option("--target-language", help="Language of the targets [default: that of --model].")
+@click.option(
+    "--target-language", "forms_language", help="Language of the targets [default: --to, or that of --model]."
+)
 @options.format_option
+@options.direction_options
 @options.computing_options
 def check(
-    glossary: Path, corpus: Path | None, model: Path | None, target_language: str | None, form: str, **loading: Any
+    glossary: Path, corpus: Path | None, model: Path | None, forms_language: str | None, form: str, **loading: Any
 ) -> None:
     """Check GLOSSARY, and count its terms in a corpus and in translations of it by a model.
 
     A line of a glossary is source, tab, target. A target may have several forms separated by |, the preferred one
     first; = copies the source. A source that ends in * also matches longer words (invoice*). If the source is -, the
-    target is forbidden in translations. The third column 'case' makes a term case-sensitive. A file whose name ends in
-    .csv is read in the format of DeepL.
+    target is forbidden in translations. A source with a capital matches only in its own case. The third column 'case'
+    makes source and target case-sensitive. A file whose name ends in .csv is read in the format of DeepL.
     """
     from seq2seq.text.glossary import Glossary
 
     if model is not None and corpus is None:
         raise click.UsageError("--model needs --corpus, the text to translate")
+    translator = about = None
     if model is None:
-        options.only_for("--model MODEL", "device", "precision", "threads")
-    translator = source_language = None
-    if model is not None:
+        options.only_for("--model MODEL", *loading)
+    else:
         from seq2seq.inference.translator import Translator
 
-        translator = Translator.load(model, **{key: value for key, value in loading.items() if value is not None})
-        target_language = target_language or (translator.description and translator.description.target_language)
-        source_language = translator.description and translator.description.source_language
-    entries = Glossary.read(glossary, target_language, source_language)
+        translator = Translator.load(model, **loading)
+        about = translator.description
+    source_language, target_language = (about.source_language, about.target_language) if about else (None, None)
+    entries = Glossary.read(glossary, forms_language or target_language, source_language)
     count = len(entries.entries) + len(entries.forbidden)
     report: dict[str, Any] = {"entries": count, "problems": list(entries.problems)}
     if corpus is not None:

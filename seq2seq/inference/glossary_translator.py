@@ -21,7 +21,6 @@ from seq2seq.inference.translator import Translator
 from seq2seq.search.base import normalized_score
 from seq2seq.text.alignment import Alignment, Status, Term
 from seq2seq.text.glossary import Forbidden, Glossary, Match, places
-from seq2seq.text.scripts import title
 from seq2seq.text.terms import Searchable
 from seq2seq.text.words import Span, word_spans
 
@@ -182,7 +181,7 @@ class GlossaryTranslator:
         ]
         leading = self.aligner.next_words([(parts[index].tagged, before) for index, _, before in cuts], LEADING_WORDS)
         choices = [
-            (index, _prefixes(before, match, parts[index].text[:1].isupper()), _led_prefixes(before, match, words))
+            (index, _prefixes(before, match, _begins_upper(parts[index].text)), _led_prefixes(before, match, words))
             for (index, match, before), words in zip(cuts, leading, strict=True)
         ]
         requests = [choice for choice in self._likeliest(parts, choices) if self.translator.takes_prefix(choice[1])]
@@ -265,10 +264,12 @@ class GlossaryTranslator:
 
 def _replaced(source: str, matches: Sequence[Match]) -> str:
     """Return a copied text in which the first form of each term replaces its source words."""
-    text, end = "", 0
+    text, end, searchable = "", 0, Searchable(source)
     for match in sorted(matches, key=lambda match: match.span):
         begin, stop = match.span
-        text, end = text + source[end:begin] + match.forms[0], stop
+        has_capital = source[begin].isupper() and searchable.begins_sentence(begin)
+        form = match.begun(match.forms[0]) if has_capital else match.forms[0]
+        text, end = text + source[end:begin] + form, stop
     return text + source[end:]
 
 
@@ -340,9 +341,16 @@ def _cuts(text: str, run: Sequence[Span]) -> list[str]:
 
 
 def _prefixes(before: str, match: Match, begins_upper: bool) -> list[str]:
-    """Return forced prefixes: the text before the term, followed by each form of the term."""
-    begins = begins_upper and not before.strip() and not match.entry.as_written
-    return [before + (title(form, match.language) if begins else form) for form in match.forms[:MOST_FORMS]]
+    """Return forced prefixes: the text before the term, followed by each form of the term.
+
+    A form that begins a sentence has a capital if the translation begins with one.
+    """
+    begins = begins_upper and Searchable(before).begins_sentence(len(before))
+    return [before + (match.begun(form) if begins else form) for form in match.forms[:MOST_FORMS]]
+
+
+def _begins_upper(text: str) -> bool:
+    return next(filter(str.isalpha, text), "").isupper()
 
 
 def _led_prefixes(before: str, match: Match, leading: Sequence[str]) -> list[str]:

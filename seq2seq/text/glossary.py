@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
+import regex
+
 from seq2seq.errors import DataError, counted, shown
 from seq2seq.languages import language_code
 from seq2seq.lines import read_lines
@@ -32,6 +34,8 @@ MOST_TOLD = 10
 COMPOUNDING = frozenset({"de", "nl", "sv", "da", "no", "nb", "nn", "is", "fi", "et", "hu", "af", "lb", "fy"})
 # Separators of columns in files of other forms, and of words.
 _SEPARATOR = re.compile(r"[\s,;=|]")
+# A word before one with a capital and small letters: a heading that capitalises its words. "URL" and "I" prove nothing.
+_BEFORE_CAPITAL = regex.compile(r"[\w\p{M}'’‐‑-]++\s++[\p{Lu}\p{Lt}]\p{M}*+\p{Ll}")
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,15 @@ class Entry:
     goes_on: bool = False
     """Whether the last source word may have an ending (`invoice*`)."""
     as_written: bool = False
-    """Whether matching is case-sensitive. Otherwise the term matches in any case, which is applied to the form."""
+    """Whether the source matches only in its own case. Otherwise it matches in any case, which is applied to the
+    forms."""
+    forms_as_written: bool = False
+    """Whether translations must have the forms in their own case, except for a capital that begins a sentence."""
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether translations must copy the source."""
+        return self.forms_as_written and self.forms == (self.source,)
 
 
 @dataclass(frozen=True)
@@ -73,8 +85,16 @@ class Match:
 
     def occurrences(self, text: Searchable) -> list[Span]:
         """Return the spans of a translation that contain one of the forms."""
-        any_case = not self.entry.as_written
-        return [span for form in self.forms for span in text.occurrences(form, any_case, self.in_compounds)]
+        any_case = not self.entry.forms_as_written
+        found = [span for form in self.forms for span in text.occurrences(form, any_case, self.in_compounds)]
+        for form in () if any_case else self.forms:
+            begun = text.occurrences(title(form, self.language), any_case=False)
+            found += [span for span in begun if text.begins_sentence(span[0])]
+        return found
+
+    def begun(self, form: str) -> str:
+        """Return a form for the beginning of a sentence: with a capital, unless it is a copy."""
+        return form if self.entry.is_copy else title(form, self.language)
 
 
 class Glossary:
@@ -112,9 +132,11 @@ class Glossary:
 
         A line is source, tab, target, and optionally a tab and options. The target is a list of forms separated by |.
         If it is empty or `=`, the source is copied. A source that ends in * also matches words with endings. The
-        source `-` lists targets that no translation may contain. The option `case` makes a term case-sensitive;
-        copies, and sources with capitals, always are. Empty lines, lines that begin with #, and a header `source`,
-        tab, `target` are skipped.
+        source `-` lists targets that no translation may contain. Empty lines, lines that begin with #, and a header
+        `source`, tab, `target` are skipped.
+
+        A source with a capital matches only in its own case. Translations may have the forms in any case. The option
+        `case` makes both case-sensitive, as for copies; only a capital at the beginning of a sentence is then accepted.
 
         Raises:
             DataError: the file cannot be read, is not UTF-8, has no entries, or has a line that is not valid.
@@ -160,7 +182,11 @@ class Glossary:
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """Source, target and options of each entry, in the form that `of` takes."""
         terms = (
-            (entry.source + "*" * entry.goes_on, "|".join(entry.forms), "case" if entry.as_written else "")
+            (
+                entry.source + "*" * entry.goes_on,
+                COPY if entry.is_copy else "|".join(entry.forms),
+                "case" if entry.forms_as_written and not entry.is_copy else "",
+            )
             for entry in self.entries
         )
         return (*terms, *((NEVER, one.words, "case" if one.as_written else "") for one in self.forbidden))
@@ -177,8 +203,8 @@ class Glossary:
                 entry, span, _, end = max(
                     candidates, key=lambda term: (term.end, term.item.as_written, -term.item.line)
                 )
-                forms = tuple(_in_case(form, text[slice(*span)], entry, self.target_language) for form in entry.forms)
-                in_compounds = self._in_compounds and not entry.as_written
+                forms = _in_case(entry, source, span, self.target_language)
+                in_compounds = self._in_compounds and not entry.forms_as_written
                 found.append(Match(entry, span, forms, in_compounds, self.target_language))
         return found
 
@@ -235,7 +261,7 @@ def places(matches: Sequence[Match], text: str) -> list[Span | None]:
     taken = bytearray(len(text))
     waiting: dict[tuple[object, ...], Iterator[Span]] = {}
     for match in matches:
-        terms = (match.forms, match.entry.as_written, match.in_compounds)
+        terms = (match.forms, match.entry.forms_as_written, match.in_compounds)
         if terms not in waiting:
             waiting[terms] = iter(sorted(match.occurrences(target)))
         # Taken spans stay taken, so a span that was skipped once need not be examined again.
@@ -291,12 +317,13 @@ def _checked(where: str, source: str, target: str, options: str) -> list[str]:
     return forms
 
 
-def _entry(source: str, target: str, forms: Sequence[str], line: int, as_written: bool) -> Entry:
+def _entry(source: str, target: str, forms: Sequence[str], line: int, has_option: bool) -> Entry:
     goes_on = source.endswith("*") and len(source) > 1
     source = source.removesuffix("*").rstrip() if goes_on else source
     is_copy = target in ("", COPY)
     forms = () if is_copy else tuple(forms)
-    return Entry(source, forms or (source,), line, goes_on, as_written or is_copy or source != source.lower())
+    is_exact = has_option or is_copy
+    return Entry(source, forms or (source,), line, goes_on, is_exact or source != source.lower(), is_exact)
 
 
 def _is_spelled(found: Occurrence[Entry], text: Searchable) -> bool:
@@ -308,13 +335,20 @@ def _is_spelled(found: Occurrence[Entry], text: Searchable) -> bool:
     return text.is_spelled(entry.source, found.span)
 
 
-def _in_case(form: str, text: str, entry: Entry, language: str | None) -> str:
-    """Return a form in the case of the source text: all capitals, or a capital first letter."""
+def _in_case(entry: Entry, source: Searchable, span: Span, language: str | None) -> tuple[str, ...]:
+    """Return the forms of an entry in the case of its match: all capitals, or a capital first letter.
+
+    A capital that only begins a sentence of the source is not applied, because the term may be elsewhere in the
+    translation.
+    """
+    text = source.given[slice(*span)]
     if entry.as_written:
-        return form
+        return entry.forms
     if len(text) > 1 and text.isupper():
-        return upper(form, language)
-    return title(form, language) if text[0].isupper() else form
+        return tuple(upper(form, language) for form in entry.forms)
+    if not text[0].isupper() or (source.begins_sentence(span[0]) and not _BEFORE_CAPITAL.match(source.given, span[0])):
+        return entry.forms
+    return tuple(title(form, language) for form in entry.forms)
 
 
 class _Problems:

@@ -5,11 +5,11 @@ search grows with the text, not with the number of terms. Spans are in code poin
 """
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Generic, NamedTuple, TypeVar
 
 import regex
@@ -17,6 +17,7 @@ import regex
 from seq2seq.languages import language_code
 from seq2seq.text.normalization import mapped, normalized
 from seq2seq.text.scripts import LETTERS, WORD, folded, graphemes, has_unspaced, upper
+from seq2seq.text.splitting import sentence_ends
 from seq2seq.text.words import Span
 
 Item = TypeVar("Item")
@@ -27,6 +28,7 @@ ELIDING = frozenset({"fr", "it", "ca", "oc", "co", "sc", "wa", "ga", "gd", "mt",
 _ALIKE = str.maketrans("’‐‑", "'--")
 _APOSTROPHE = re.compile("'")
 _PARTS = regex.compile(rf"{LETTERS}|\X")
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 
 
 def written(text: str) -> str:
@@ -90,6 +92,19 @@ class Searchable:
     def next_edge(self, place: int) -> int:
         """Return the first edge at a place or after it."""
         return self.edges[bisect_left(self.edges, place)]
+
+    def begins_sentence(self, place: int) -> bool:
+        """Whether no letter or digit precedes a place of the given text in its sentence."""
+        starts, firsts = self._sentences
+        return place <= firsts[bisect_right(starts, place) - 1]
+
+    @cached_property
+    def _sentences(self) -> tuple[list[int], list[int]]:
+        """The beginnings of the sentences of the given text, and their first letters or digits."""
+        starts = [0, *sentence_ends(self.given)]
+        spans = pairwise([*starts, len(self.given)])
+        found = [(_LETTER_OR_DIGIT.search(self.given, begin, end), end) for begin, end in spans]
+        return starts, [first.start() if first else end for first, end in found]
 
     def occurrences(self, term: str, any_case: bool = True, in_compounds: bool = False) -> list[Span]:
         """Return the spans of a term in the text, in order: as a whole word, or at the end of a longer word."""

@@ -27,6 +27,7 @@ WORK = {
     ("augment",): ["ours", "--text", "lines", "--kind", "forward", "--force", "-o", "OUT"],
     ("filter",): ["lines", "gold", "--model", "ours", "--reverse", "ours", "--keep", "1", "--force", "-o", "OUT"],
     ("tune",): ["ours", *FILES, "-m", "chrf", "-o", "OUT"],
+    ("glossary", "check"): ["terms", "--corpus", "lines", "--model", "ours", "-f", "json"],
     ("bench", "decode"): ["ours", "-i", "lines", "--peer", "none"],
     ("bench", "serve"): ["ours", "-i", "lines"],
 }
@@ -41,7 +42,9 @@ def place(trained_nllb, tmp_path_factory) -> Path:
     """A folder with the model and files."""
     place = tmp_path_factory.mktemp("directed")
     assert main(["convert", str(trained_nllb), "--from", "nllb", "-o", str(place / "ours")]) == 0
-    for name, lines in (("lines", SOURCE), ("gold", TARGET), ("other", [line.upper() for line in TARGET])):
+    terms = ["cat\tKatze", "dog\tHund", "book\tBuch", "house\tHaus", "station\tBahnhof", "rains\tregnet"]
+    other = [line.upper() for line in TARGET]
+    for name, lines in (("lines", SOURCE), ("gold", TARGET), ("other", other), ("terms", terms)):
         (place / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     return place
 

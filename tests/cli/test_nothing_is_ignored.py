@@ -112,6 +112,8 @@ REFUSED = [
     (["align", "m", "s", "t", "--calibrate", "--batch-tokens", "9"], "--batch-tokens"),
     (["glossary", "check", "g.tsv", "--model", "m"], "--corpus"),
     (["glossary", "check", "g.tsv", "--threads", "1"], "--threads"),
+    (["glossary", "check", "g.tsv", "--from", "en"], "--from"),
+    (["glossary", "check", "g.tsv", "--corpus", "c", "--to", "de"], "--to"),
     (["check", "a", "b", "--set", "seed=2"], "--set"),
     (["check", "c.yaml", "--source-language", "en"], "--source-language"),
     (["check", "x.jsonl", "--source-language", "en"], "--target-language"),

@@ -12,6 +12,7 @@ from support.toy_reversal import reversed_pairs
 from seq2seq.cli import main
 from seq2seq.errors import DataError
 from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.glossary_translator import _led_prefixes, _prefixes
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
 from seq2seq.text.glossary import Glossary, occurrences, places
@@ -44,6 +45,91 @@ def test_terms_are_whole_words_the_longest_first_in_the_case_of_the_text(tmp_pat
     ]
     assert found(glossary, "Client") == [("client", "Client", ("Auftraggeber", "Auftraggebers"))]
     assert found(glossary, "二匹の犬が走る") == [("犬", "犬", ("Hund",))]
+
+
+def of_rows(*rows: tuple[str, ...], target: str | None = "de", source: str | None = "en") -> Glossary:
+    return Glossary.of(enumerate(rows, start=1), target, "terms", source)
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "found"),
+    [
+        (("Rechnung", "invoice"), "Invoice no. 3 is missing.", ["Invoice"]),
+        (("Rechnung", "invoice"), "The invoice is late. Invoice no. 3, INVOICE 4", ["invoice"]),
+        (("API", "Schnittstelle"), "die Programmierschnittstelle", ["schnittstelle"]),
+        (("us", "uns", "case"), "Nur uns", ["uns"]),
+        (("us", "uns", "case"), "Uns fehlt es.", ["Uns"]),
+        (("us", "uns", "case"), "Ja. „Uns“ fehlt es.", ["Uns"]),
+        (("us", "uns", "case"), "Nur Uns, nicht UNS", []),
+        (("us", "uns", "case"), "UNS fehlt es.", []),
+        (("npm", "="), "Npm installiert es.", ["Npm"]),
+        (("npm", "="), "Es ist NPM, nicht Npm.", []),
+        (("US", "="), "Us fehlt es. us", []),
+    ],
+)
+def test_only_forms_of_case_sensitive_terms_and_copies_have_one_spelling(row, text, found):
+    """Apart from a capital at the beginning of a sentence; a capital in the source says nothing about the target."""
+    spans = places(of_rows(row).matches(row[0]), text)
+    assert [text[slice(*span)] for span in spans if span] == found
+
+
+def test_a_source_with_a_capital_matches_only_as_it_is_written():
+    glossary = of_rows(("Essen", "food"), ("Rechnung*", "invoice"), source="de", target="en")
+    text = "Wir essen das Essen. Rechnungen: ESSEN, rechnungen"
+    assert found(glossary, text) == [("Essen", "Essen", ("food",)), ("Rechnung", "Rechnungen", ("invoice",))]
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("the dashboard", ["tableau de bord"]),
+        ("Open the Dashboard", ["Tableau de bord"]),
+        ("DASHBOARD settings", ["TABLEAU DE BORD"]),
+        ("Dashboard Settings", ["Tableau de bord"]),
+        ("Dashboard settings", ["tableau de bord"]),
+        ("Dashboard", ["tableau de bord"]),
+        ("(“Dashboard” settings", ["tableau de bord"]),
+        ("Dashboard URL or settings", ["tableau de bord"]),
+        ("Dashboard. Settings follow.", ["tableau de bord"]),
+        ("It is here. Dashboard settings, Dashboard", ["tableau de bord", "Tableau de bord"]),
+        ("Use the old Dashboard", ["Tableau de bord"]),
+    ],
+)
+def test_the_capital_that_begins_a_sentence_is_not_one_of_the_term(text, forms):
+    glossary = of_rows(("dashboard", "tableau de bord"), target="fr")
+    assert [match.forms for match in glossary.matches(text)] == [(form,) for form in forms]
+
+
+@pytest.mark.parametrize(
+    ("row", "before", "begun"),
+    [
+        (("dashboard", "panneau"), "", "Panneau"),
+        (("dashboard", "panneau"), "« ", "« Panneau"),
+        (("dashboard", "panneau"), "C'est vrai. ", "C'est vrai. Panneau"),
+        (("dashboard", "panneau"), "Le ", "Le panneau"),
+        (("dashboard", "panneau"), "M. ", "M. panneau"),
+        (("Dashboard", "panneau"), "", "Panneau"),
+        (("dashboard", "panneau", "case"), "", "Panneau"),
+        (("dashboard", "="), "", "dashboard"),
+    ],
+)
+def test_a_forced_term_has_a_capital_only_where_it_begins_a_sentence(row, before, begun):
+    (match,) = of_rows(row, target="fr").matches(row[0])
+    assert _prefixes(before, match, True) == [begun]
+    assert _prefixes(before, match, False) == [before + match.forms[0]]
+    assert _led_prefixes("", match, ["Le"]) == [f"Le {match.forms[0]}"]
+    assert places([match], begun) == [(len(before), len(begun))]
+
+
+def test_the_rows_of_a_glossary_make_the_same_glossary():
+    rows = (
+        ("us", "uns|unser", "case"), ("US", "USA"), ("API*", "Schnittstelle"), ("dog*", "Hund"), ("npm", ""),
+        ("iPhone", "="), ("a|b", "="), ("cat", "cat"), ("bat", "bat", "case"), ("-", "Kunde"), ("-", "Wer", "case"),
+    )  # fmt: skip
+    glossary = of_rows(*rows)
+    again = of_rows(*glossary.rows)
+    assert len(glossary.entries) == 9
+    assert (again.entries, again.forbidden) == (glossary.entries, glossary.forbidden)
 
 
 def test_forms_are_found_as_words_or_at_the_end_of_a_compound():
@@ -120,6 +206,25 @@ def test_what_is_right_is_left_alone_and_what_is_missing_is_put_in_its_place(par
     assert hits / forced > 0.7
     statuses = [term.status for one in answers for term in one.terms if term.entry == "four"]
     assert statuses.count("forced") / len(statuses) > 0.9
+
+
+def test_a_capital_of_the_source_stays_out_of_the_translation(parts):
+    """The model translates words in reverse and without capitals: the first word of a line is the last one there."""
+    translator, aligner = parts
+    glossary = of_rows(("four", "neun"), ("Six", "SECHS"))
+    lines = [source.capitalize() for source, _ in reversed_pairs(200, 13)]
+    free = [one.text for one in translator.translate(lines)]
+    answers = Pipeline(translator, aligner, glossary).translate(lines)
+    statuses = [term.status for one in answers for term in one.terms if term.entry == "four"]
+    assert statuses.count("forced") > 20
+    assert not [one.text for one in answers if "Neun" in one.text]
+    kept = 0
+    for before, answer in zip(free, answers, strict=True):
+        if answer.source.startswith("Six") and "sechs" in before.split():
+            kept += 1
+            assert answer.terms[0].status == "kept"
+            assert "SECHS" not in answer.text
+    assert kept
 
 
 def test_next_words_are_those_with_the_highest_scores(parts):

@@ -183,10 +183,11 @@ def test_a_model_of_other_tokens_than_words_reads_them(texts, line):
 
 
 def test_a_term_in_a_copied_text_is_put_in(translators, aligner):
-    glossary = Glossary.of(enumerate([["2024", "zwanzig"], ["Привет", "hallo"]]), "de", "terms")
-    found = Pipeline(translators["torch"], aligner, glossary).translate(["2024", "Привет!", "2023"])
-    assert [one.text for one in found] == ["zwanzig", "hallo!", "2023"]
-    assert [[term.status for term in one.terms] for one in found] == [["forced"], ["forced"], []]
+    glossary = Glossary.of(enumerate([["2024", "zwanzig"], ["Привет", "hallo"], ["дом", "haus"]]), "de", "terms")
+    lines = ["2024", "Привет!", "2023", "Вот Привет. Дом, дом"]
+    found = Pipeline(translators["torch"], aligner, glossary).translate(lines)
+    assert [one.text for one in found] == ["zwanzig", "Hallo!", "2023", "Вот hallo. Haus, haus"]
+    assert [[term.status for term in one.terms] for one in found] == [["forced"] * count for count in (1, 1, 0, 3)]
 
 
 @pytest.mark.parametrize("unit", ["x=1&", "12.5 | 3,4 | ", ".", "😀", "Привет ", "a.b@c.", "1.1", "ab:"])
