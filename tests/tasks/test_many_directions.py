@@ -241,6 +241,15 @@ def test_a_run_of_one_direction_has_its_tags_in_every_batch(run, tmp_path, monke
     assert len(identities) == 1  # as in earlier versions; the direction is in the settings
 
 
+def test_batches_with_tags_have_the_shapes_of_a_table(run, tmp_path, monkeypatch):
+    """Law: recorded steps, which need shapes, get every batch of a run of many directions."""
+    monkeypatch.chdir(run.parent)
+    inputs = Inputs.open(config_file.load(Path("many.yaml"), ["training.device=cpu"]), tmp_path / "cache")
+    with contextlib.closing(runtime.start("cpu", "float32")) as here:
+        task = build(inputs, Path("run/tokenizer"), here, fixed_shapes=True)
+    assert all(task.make_batch(indices, 0).is_filled for indices in task.sampler.plan(0))
+
+
 @pytest.mark.slow
 def test_one_of_each_trains_the_bits_of_a_single_direction(tmp_path, monkeypatch):
     """Law: `languages` with one source and one target is today's run, file for file."""

@@ -1,51 +1,23 @@
 """Laws of every kind of tokenizer in every direction: all ways from text to ids have the tags, and a fingerprint knows
 them."""
 
-import functools
 import inspect
 import itertools
 import pickle
 import random
 
 import pytest
-from support.foreign_models import SOURCE, TARGET, sentencepiece_model
+from support.foreign_models import SOURCE, TARGET
+from support.tokenizer_kinds import KINDS, TAGS, pair_of_kind
 
-from seq2seq.config.schema import TokenizerConfig
 from seq2seq.text.direction import Direction
-from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
-from seq2seq.text.multilingual_tokenizer import Tagging, pair_of
 from seq2seq.text.normalization import ReadingTokenizer
-from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
-from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import TokenizerPair
 
-TAGS = {"eng": ">>eng<<", "deu": ">>deu<<"}
 TEXTS = [*SOURCE[:2], *TARGET[:2], "", "\u2581", ">>deu<<", "the \u2581 cat", "\U0001f600"]
-KINDS = [
-    "plain", *(f"tagged-{place}" for place in ("source", "both", "decoder")), "marian",
-    *(f"multilingual-{source}-{target}" for source in ("first", "last") for target in ("second", "first")),
-]  # fmt: skip
 DIRECTIONS = [Direction(), *(Direction(*sides) for sides in itertools.product(TAGS, repeat=2))]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_model = pytest.mark.parametrize("model", ["unigram", "bpe"])
-
-
-@functools.cache
-def pair_of_kind(kind: str, model: str) -> TokenizerPair:
-    """The tokenizers of a kind for all directions."""
-    name, *places = kind.split("-")
-    if name in ("plain", "tagged"):
-        tags = list(TAGS.values()) if name == "tagged" else []
-        trained = Tokenizer.train([*SOURCE, *TARGET] * 5, TokenizerConfig(vocab_size=330, kind=model), 1, tags)
-        if name == "plain":
-            return TokenizerPair(trained, trained)
-        return tagged_pair(trained.model_bytes, trained.model_bytes, Languages(TAGS, tuple(TAGS), tuple(TAGS), *places))
-    model_bytes = sentencepiece_model((*SOURCE, *TARGET), 110, model)
-    pieces = [piece for piece in Tokenizer(model_bytes).vocabulary if piece not in ("<unk>", "<s>", "</s>")]
-    vocabulary = {piece: id_ for id_, piece in enumerate(["</s>", "<unk>", "<s>", *TAGS.values(), *pieces, "<pad>"])}
-    if name == "marian":
-        both = MarianTokenizer(model_bytes, vocabulary)
-        return MarianTokenizerPair(both, both)
-    return pair_of(model_bytes, vocabulary, Tagging(TAGS, *places))
 
 
 def in_every_direction(kind: str, model: str) -> list[TokenizerPair]:
