@@ -66,8 +66,8 @@ class CorpusBatches:
     def __call__(self, indices: np.ndarray, epoch: int) -> TranslationBatch | ClassificationBatch:
         """Return the batch of these examples in this epoch."""
         corpus, tokenizers = self._corpus, self._tokenizers
-        if self._table is not None:
-            return self._filled(self._table, indices, epoch)
+        if self._table is not None and (filled := self._filled(self._table, indices, epoch)) is not None:
+            return filled
         source = self._rows("source", tokenizers.source, indices, epoch, self._max_pieces)
         if corpus.target_lengths is None:
             labels, probabilities = corpus.label_ids(indices), corpus.probabilities(indices)
@@ -75,17 +75,23 @@ class CorpusBatches:
         target = self._rows("target", tokenizers.target, indices, epoch, self._max_pieces)
         return collate_translation(source, target, tokenizers, indices, self._tags and self._tags(indices))
 
-    def _filled(self, table: ShapeTable, indices: np.ndarray, epoch: int) -> TranslationBatch:
-        """Return the batch, padded to the shape of its examples, whose random segmentations fit in it."""
-        tokenizers, longest = self._tokenizers, []
-        for side in ("source", "target"):
-            longest.append(self._corpus.lengths(side, indices).max(keepdims=True) + 1)
-        rows, *widths = (int(size[0]) for size in table.shapes(table.cells(*longest)))
-        most = [min(width - 1, self._max_pieces or width) for width in widths]
+    def _filled(self, table: ShapeTable, indices: np.ndarray, epoch: int) -> TranslationBatch | None:
+        """Return the batch, padded to the shape of its examples, whose random segmentations fit in it; None if the
+        examples do not fit, as those of several shapes."""
+        tokenizers, tags = self._tokenizers, None if self._tags is None else self._tags(indices)
+        # the special ids in the widths of the table, as the sampler counts them, and those that a direction adds
+        counted = [1, 1] if tags is None else [1 + side.shape[1] for side in tags]
+        added = len(tokenizers.source.end_ids) - 1, len(tokenizers.target.start_ids) - 1
+        longest = [self._corpus.lengths(side, indices).max(keepdims=True) for side in ("source", "target")]
+        cells = table.cells(longest[0] + counted[0], longest[1] + counted[1])
+        rows, *widths = (int(size[0]) for size in table.shapes(cells))
+        most = [min(width - number, self._max_pieces or width) for width, number in zip(widths, counted, strict=True)]
+        if len(indices) > rows or longest[0] > most[0] or longest[1] > most[1]:
+            return None
         source = self._rows("source", tokenizers.source, indices, epoch, most[0])
         target = self._rows("target", tokenizers.target, indices, epoch, most[1])
-        batch = collate_translation(source, target, tokenizers, indices, self._tags and self._tags(indices))
-        return batch.filled(rows, *widths, tokenizers)
+        batch = collate_translation(source, target, tokenizers, indices, tags)
+        return batch.filled(rows, widths[0] + added[0], widths[1] + added[1], tokenizers)
 
     def _rows(self, side: str, tokenizer: Tokenizer, indices: np.ndarray, epoch: int, most: int | None) -> Rows:
         if self._sampling is None:

@@ -27,7 +27,7 @@ from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.text.direction import Direction, find_language
 from seq2seq.text.stored import load_tokenizers
-from seq2seq.text.tagged_tokenizer import Languages
+from seq2seq.text.tagged_tokenizer import Languages, TaggedTokenizerPair
 from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
 from seq2seq.text.trained_with import trained_with
 
@@ -127,7 +127,10 @@ class Inputs:
             "data.valid" if is_one else f"data.valid.{name}": source.fingerprint for name, source in self.valid.items()
         }
         if self.initial is not None:
-            content = json.dumps([self.initial.files, self.initial.tokenizers.fingerprint], sort_keys=True)
+            tokenizers = self.initial.tokenizers
+            if isinstance(tokenizers, TaggedTokenizerPair):  # runs began with the fingerprint for all directions
+                tokenizers = tokenizers.undirected
+            content = json.dumps([self.initial.files, tokenizers.fingerprint], sort_keys=True)
             fingerprints["training.init_from"] = hashlib.sha256(content.encode()).hexdigest()
         if self.given_tokenizers is not None:
             fingerprints["tokenizer.init_from"] = self.given_tokenizers.fingerprint

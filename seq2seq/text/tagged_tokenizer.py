@@ -78,11 +78,17 @@ class TaggedTokenizer(Tokenizer):
         if missing := [piece for piece, id_ in self._ids.items() if id_ == self.unk_id]:
             raise ModelError(f"the tokenizer has no piece {missing[0]}, a language of the model")
         self.silent_ids = {*self.silent_ids, *self._ids.values()}
-        known = [self.fingerprint, languages.as_json()]
-        self.fingerprint = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
     def __reduce__(self):
         return TaggedTokenizer, (self.model_bytes, self.languages, self.before, self.start)
+
+    @property
+    def fingerprint(self) -> str:
+        """See `Tokenizer.fingerprint`; without tags in its sequences, it is that of earlier versions."""
+        known: list[Any] = [super().fingerprint, self.languages.as_json()]
+        if self.before or self.start:
+            known += [self.before, self.start]
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def tags(self) -> Mapping[str, str]:
@@ -125,10 +131,11 @@ class TaggedTokenizer(Tokenizer):
         ids, spans = super().spans(text)
         return [*self.tag_ids, *ids], spans
 
-    def sample(self, text: str, draw: Any, nbest: int, alpha: float) -> list[int]:
-        """Return a random segmentation of a text, as `Tokenizer.sample` does, after the tags."""
+    def segmentations(self, text: str, count: int) -> list[tuple[list[int], float]]:
+        """Return the best segmentations, as `Tokenizer.segmentations` does, after the tags."""
         plain = self.tagged(()) if self.before else self
-        return [*self.tag_ids, *super(TaggedTokenizer, plain).sample(text, draw, nbest, alpha)]
+        found = super(TaggedTokenizer, plain).segmentations(text, count)
+        return [([*self.tag_ids, *ids], score) for ids, score in found]
 
     def with_pieces(self, scores: Mapping[str, float], others: Iterable[str] = ()) -> "TaggedTokenizer":
         """Return the tokenizer with more pieces, which get the last ids; `others` are ignored."""

@@ -42,7 +42,6 @@ class Tokenizer(ReadingTokenizer):
         self.processor = sentencepiece.SentencePieceProcessor()
         self.processor.load_from_serialized_proto(model_bytes)
         self.model_bytes = model_bytes
-        self.fingerprint = hashlib.sha256(model_bytes).hexdigest()[:16]
         self.vocab_size: int = self.processor.vocab_size()
         self.unk_id: int = self.processor.unk_id()
         self.bos_id: int = self.processor.bos_id()
@@ -62,6 +61,11 @@ class Tokenizer(ReadingTokenizer):
 
     def __reduce__(self):
         return Tokenizer, (self.model_bytes,)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the ids of a text do."""
+        return hashlib.sha256(self.model_bytes).hexdigest()[:16]
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without special ids."""

@@ -15,13 +15,14 @@ from seq2seq.config.schema import TrainingConfig
 
 
 def learning_rate(step: int, progress: float, config: TrainingConfig) -> float:
-    """Return the learning rate of a step, counted from 1.
+    """Return the learning rate of a step, counted from 1; that of step 1 for 0, where a schedule has just begun.
 
     The rate rises linearly over `warmup_steps` to `learning_rate`. After that, inverse_sqrt falls with the square root
     of the step (Vaswani et al. 2017, section 5.3); cosine (Loshchilov and Hutter 2017) and linear fall with `progress`,
     the share of training that is done, to the share `final_learning_rate` of the peak. Warm-up is a factor on cosine
     and linear rather than a phase before them, because with a limit in minutes its share of training is not known.
     """
+    step = max(1, step)
     warmup = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
     final = config.final_learning_rate
     progress = min(max(progress, 0.0), 1.0)

@@ -127,7 +127,8 @@ def unreached(config: TrainingConfig, seconds_per_step: float, epochs_per_step: 
     steps = foreseen_steps(config, seconds_per_step, epochs_per_step, stages)
     last = stages.epoch_at(steps * epochs_per_step)
     if (index := stages.at(last * (1 - EQUAL))) < stages.last:
-        unless = ", unless training.patience ends that stage early" * bool(config.patience)
+        is_possible = stages.each[index].end < limits(config)[1]  # skipped epochs count for max_epochs
+        unless = ", unless training.patience ends that stage early" * bool(config.patience and is_possible)
         remedy = "raise the limit of training, or lower that until_epoch"
         yield f"data.stages.{index + 1}: training ends before, with about epoch {last:.2g}{unless}; {remedy}"
 

@@ -372,7 +372,11 @@ def lost_patience(state: RunState, config: TrainingConfig) -> str | None:
 
 
 def end_reason(state: RunState, epoch: float, config: TrainingConfig, stages: Stages = ONE_STAGE) -> str | None:
-    """Return why training ends here, or None if it continues."""
+    """Return why training ends here, or None if it continues.
+
+    Patience ends training in the last stage, or if the next one begins after the last epoch of training: the skipped
+    epochs of a stage count.
+    """
     steps, epochs, seconds = limits(config)
     if state.step >= steps:
         return f"max_steps {steps:,.0f} reached"
@@ -380,4 +384,9 @@ def end_reason(state: RunState, epoch: float, config: TrainingConfig, stages: St
         return f"max_epochs {epochs:g} reached"
     if state.seconds >= seconds - state.validation_seconds:
         return f"max_minutes {seconds / 60:g} reached"
-    return lost_patience(state, config) if state.stage == stages.last else None
+    reason, following = lost_patience(state, config), stages.each[state.stage].end
+    if reason is None or state.stage == stages.last:
+        return reason
+    if following < epochs:
+        return None
+    return f"{reason}; the next stage begins at epoch {following:g}, after the end of training"

@@ -3,17 +3,21 @@
 The corpora are number words in three languages. The run is made once, and is too short to learn them.
 """
 
+import contextlib
 import json
 import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from support.echo import EchoEngine
 from support.many_directions import CONFIG, LONG, TRAINED, train, write_corpora
 
+from seq2seq import runtime
 from seq2seq.cli import main
+from seq2seq.config import file as config_file
 from seq2seq.config.schema import SearchConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.inference.degeneration import REPAIRED
@@ -21,6 +25,8 @@ from seq2seq.inference.translator import Translator
 from seq2seq.plots import learning_curves
 from seq2seq.search.base import Hypothesis
 from seq2seq.store.model_folder import load_model
+from seq2seq.tasks.inputs import Inputs
+from seq2seq.tasks.run import build
 from seq2seq.text.direction import Direction
 from seq2seq.training.activity import Activity
 from seq2seq.training.monitor import Monitor
@@ -201,6 +207,47 @@ def test_another_order_of_the_corpora_is_another_run(run, tmp_path, monkeypatch,
     Path("other.yaml").write_text("\n".join(lines), encoding="utf-8")
     assert main(["train", "other.yaml", "--run-dir", "run"]) == 2
     assert "was trained with other settings" in capfd.readouterr().err
+
+
+ALONE = """
+source_language: en
+target_language: de
+data: {train: {source: train.en, target: train.de}, valid: {source: valid.en, target: valid.de}, num_workers: 1}
+tokenizer: {sampling: 0.5}
+training: {init_from: run, batch_tokens: 256, threads: 1, device: cpu}
+"""
+
+
+def test_a_run_of_one_direction_has_its_tags_in_every_batch(run, tmp_path, monkeypatch):
+    """Law: also if segmentations are drawn, and if runs of other directions share the files and the cache."""
+    monkeypatch.chdir(run.parent)
+    (tmp_path / "alone.yaml").write_text(ALONE, encoding="utf-8")
+    identities, whole = set(), load_model(run).tokenizers
+    for direction in TRAINED[1:]:
+        changes = [f"{side}_language={name}" for side, name in zip(("source", "target"), direction, strict=True)]
+        inputs, rows = Inputs.open(config_file.load(tmp_path / "alone.yaml", changes), tmp_path / "cache"), set()
+        with contextlib.closing(runtime.start("cpu", "float32")) as here:
+            make_batch = build(inputs, None, here).make_batch
+        directed = whole.directed(Direction(*direction))
+        tags, start = list(directed.source.tag_ids), list(directed.target.start_ids)
+        for epoch in range(3):
+            batch = make_batch(np.arange(40), epoch)
+            for ids, mask in zip(batch.source_ids, batch.source_mask, strict=True):
+                rows.add(tuple(ids[mask].tolist()))
+            assert all(row[: len(start)] == start for row in batch.target_input.tolist())
+        assert all(list(row[: len(tags)]) == tags for row in rows)
+        assert len(rows) > len({directed.source.decode(row) for row in rows})  # segmentations were drawn
+        identities.add(inputs.identity()["training.init_from"])
+    assert len(identities) == 1  # as in earlier versions; the direction is in the settings
+
+
+def test_batches_with_tags_have_the_shapes_of_a_table(run, tmp_path, monkeypatch):
+    """Law: recorded steps, which need shapes, get every batch of a run of many directions."""
+    monkeypatch.chdir(run.parent)
+    inputs = Inputs.open(config_file.load(Path("many.yaml"), ["training.device=cpu"]), tmp_path / "cache")
+    with contextlib.closing(runtime.start("cpu", "float32")) as here:
+        task = build(inputs, Path("run/tokenizer"), here, fixed_shapes=True)
+    assert all(task.make_batch(indices, 0).is_filled for indices in task.sampler.plan(0))
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Runs in stages: borders, patience, the schedule and the best model, and the same bits after any interruption."""
 
 import json
+import math
 
 import pytest
 from support import toy_run
@@ -13,7 +14,7 @@ from seq2seq.errors import RunError
 from seq2seq.training.loss import LossSum
 from seq2seq.training.optim import learning_rate
 from seq2seq.training.progress import estimate, foreseen_steps, unreached
-from seq2seq.training.state import RunState, Validation, progress, schedule_progress
+from seq2seq.training.state import RunState, Validation, further, progress, schedule_progress
 
 tmp_path = pytest.fixture(toy_run.memory_folder)
 _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
@@ -82,6 +83,54 @@ def test_a_run_that_ended_before_a_stage_goes_on_to_the_same_bits(tmp_path, most
     for name in ("model.safetensors", "optimizer.safetensors", "random.safetensors"):
         assert ours["files"][name] == whole["files"][name], name
     assert borders(tmp_path / "part") == borders(tmp_path / "whole")
+
+
+SCHEDULES = ["inverse_sqrt", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cosine", "linear", "constant"))]
+LIMITS = [dict(max_steps=60), dict(max_epochs=1010.0), dict(max_epochs=1000.0), dict(max_epochs=30.0),
+          dict(max_minutes=1e6)]  # fmt: skip
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+def test_patience_enters_the_next_stage_or_ends_the_run(tmp_path, limit, schedule, restarts):
+    """Law: a stage that begins is trained; if it lies after the limit, the run ends with the reason that ended it."""
+    rows = [(1000, [1.0, 1.0], False), (None, [0.0, 1.0], restarts)]
+    settings = dict(schedule=schedule, patience=2, log_every=7, validate=scripted([0.5]))
+    _, result = train(tmp_path, stages=rows, **{"max_steps": None, **settings, **limit})
+    is_reached = limit.get("max_epochs", math.inf) > 1000
+    assert borders(tmp_path) == [(30, 2, 1000.0)] * is_reached
+    assert (result.step, result.status) == (60 if is_reached else 30, "finished")
+    told = "" if is_reached else "; the next stage begins at epoch 1000, after the end of training"
+    reason = f"no significant improvement of accuracy in 2 validations{told}"
+    assert result.reason == (reason if limit != {"max_steps": 60} else "max_steps 60 reached")
+    assert further(result, TrainingConfig(patience=2, **limit)) == ""
+    if not is_reached:  # a higher limit continues with the next stage
+        _, result = train(tmp_path, stages=rows, **{"max_steps": None, **settings, "max_epochs": 1010.0})
+        assert (borders(tmp_path), result.step) == ([(30, 2, 1000.0)], 60)
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("limit", ["max_steps", "max_epochs", "max_minutes"])
+def test_a_limit_that_is_lowered_to_a_border_ends_the_run_there(tmp_path, limit, schedule, restarts):
+    """Law: also if the next stage had begun, and with it a schedule; raised again, the limit leaves no trace."""
+    settings = dict(stages=[(1, [1.0, 1.0], False), (None, [0.0, 1.0], restarts)], schedule=schedule, log_every=1000)
+    train(tmp_path / "whole", **settings)
+    ((border, _, epoch),) = borders(tmp_path / "whole")
+    folder = tmp_path / "lowered"
+    with pytest.raises(Killed):
+        train(folder, compute_loss=killed_at(border), checkpoint_every=border, **settings)
+    assert (steps_of(folder)[-1], len(borders(folder))) == (border, 1)
+    lowered = {"max_steps": border, "max_epochs": epoch, "max_minutes": 1e-6}[limit]
+    _, result = train(folder, **settings | {"max_steps": None, limit: lowered})
+    assert (result.step, result.reason.split()[0]) == (border, limit)
+    (rate,) = rates(folder).values()
+    assert 0 <= rate <= toy_run.DEFAULTS["learning_rate"]
+    train(folder, **settings)
+    ours, whole = outcome(folder), outcome(tmp_path / "whole")
+    assert ours["files"]["model.safetensors"] == whole["files"]["model.safetensors"]
+    assert borders(folder) == borders(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("most", [0.5, 1.0, 2.0])
@@ -305,6 +354,8 @@ def test_the_time_left_knows_that_epochs_differ():
     ("limit", "words"),
     [({"max_steps": 100}, "data.stages.1: training ends before, with about epoch 1"), ({"max_steps": 300}, None),
      ({"max_steps": 100, "patience": 3}, "unless training.patience ends that stage early"),
+     ({"max_epochs": 2.0, "patience": 3}, "with about epoch 2; raise the limit"),  # the next stage begins there
+     ({"max_epochs": 1.0, "max_steps": 50, "patience": 3}, "with about epoch 0.5; raise the limit"),
      ({"max_minutes": 1.0}, "data.stages.1: "), ({"max_minutes": 100.0}, None), ({"max_epochs": 3.0}, None),
      ({"max_epochs": 2.0}, "data.stages.1: training ends before, with about epoch 2; raise the limit of training"),
      ({"max_steps": 200}, "data.stages.1: training ends before"), ({"max_epochs": 2.1}, None)],
