@@ -120,6 +120,15 @@ def test_documents_are_those_of_the_command(server, folder, form):  # noqa: F811
         assert server.ask("/translate", libre).json["translatedText"][0] == expected.text
 
 
+def test_terms_of_documents_are_counted(server):
+    def counts():
+        return {name: value for name, value in server.metrics().items() if name.startswith("s2s_terms_total")}
+
+    before = sum(counts().values())
+    asked(server, text="<p>one four two</p>", format="html", glossary="numbers")
+    assert sum(counts().values()) == before + 2
+
+
 def test_a_document_that_is_none_fails_alone(server):
     answer = server.ask("/v1/translate", {"text": "<a>one</b>", "format": "xml"})
     assert (answer.status, answer.json["error"]["field"]) == (400, "text")
