@@ -153,8 +153,8 @@ class Queue:
         Raises:
             Full: there is not enough room for all sentences.
         """
-        count, characters = len(job.waiting), job.characters
         with self._changed:
+            count, characters = len(job.waiting), job.characters
             if not is_admitted:
                 self.check(job)
             if count:
@@ -238,15 +238,14 @@ class Queue:
         job.told()
 
     def withdraw(self, job: Job) -> int:
-        """Remove the waiting sentences of a job from the queue, and return their number."""
+        """Remove the waiting sentences of a job, which may not have been put yet, and return their number."""
         with self._changed:
-            count = len(job.waiting)
-            if count:
-                client = self._clients[job.client]
+            count, client = len(job.waiting), self._clients.get(job.client)
+            if client is not None and job in client.jobs:
                 self._count(client, -count, -job.characters)
-                job.waiting.clear()
                 client.jobs.remove(job)
                 self._forget()
+            job.waiting.clear()
         return count
 
     def close(self) -> None:
