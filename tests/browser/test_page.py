@@ -237,6 +237,15 @@ def test_a_text_over_the_limits_is_sent_in_parts(shown, server):
 @pytest.mark.parametrize(
     "text", ["four;neun\none;eins\n", '"four","neun"\none,eins', "four\tneun\r\none,eins\nno table"]
 )
+def test_a_part_is_no_longer_than_a_request_may_be(folder, browser):  # noqa: F811
+    with serving(folder / "runs" / "toy", "--max-characters", "40") as served:
+        shown = Shown(browser, served.url)
+        shown.type("One two three four. " * 6)
+        assert shown.translation.split() == served.translations(["One two three four."])[0].split() * 6
+        assert shown.problems == []
+        shown.context.close()
+
+
 def test_terms_are_read_from_pasted_tables_and_files(shown, text, tmp_path):
     shown.type("one four two")
     shown.page.click("#glossary summary")

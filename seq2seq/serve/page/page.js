@@ -103,7 +103,8 @@ async function translate() {
 
 // A long text in parts that a request may hold, cut at ends of sentences.
 function chunks(typed) {
-  const found = [""], most = { sentences: (limits.queue_sentences ?? 1000) / 2, characters: (limits.queue_characters ?? 1e5) / 2 };
+  const { queue_sentences = 1000, queue_characters = 1e5, request_characters = 1e5 } = limits;
+  const found = [""], most = { sentences: queue_sentences / 2, characters: Math.min(queue_characters / 2, request_characters) };
   let count = 0;
   for (const [sentence] of typed.matchAll(/[^\n.!?…。！？]*(?:[\n.!?…。！？]+\s*|$)/gu)) {
     const last = found.length - 1, ends = 1 + sentence.split("\n").length;
