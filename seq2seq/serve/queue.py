@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from seq2seq.serve.limits import SHARES
+from seq2seq.serve.limits import SHARES, Refusal
 from seq2seq.serve.metrics import Metrics
 
 Compute = Callable[[Hashable, Sequence["Text"]], Sequence[Any]]
@@ -333,9 +333,12 @@ class Worker(threading.Thread):
         return max(self._batch_characters, self._batch_seconds * self.characters_per_second)
 
     def _answers(self, settings: Hashable, texts: Sequence[Text]) -> list[Any]:
-        """Return an answer for each text, or its error. A batch that fails is computed in halves."""
+        """Return an answer for each text, or its error. A batch that fails is computed in halves, except if the model
+        cannot compute any text."""
         try:
             return list(self._compute(settings, texts))
+        except Refusal as refusal:
+            return [refusal] * len(texts)
         except Exception as error:
             if len(texts) == 1:
                 return [error]

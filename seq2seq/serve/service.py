@@ -76,7 +76,7 @@ class Service:
     def _load_aligners(self) -> None:
         for model in self.models.translators:
             if model.can_explain:
-                with contextlib.suppress(Refusal, OSError):  # requests that need it report the error
+                with contextlib.suppress(Refusal):  # requests that need it try again
                     _ = model.aligner
 
     @property
