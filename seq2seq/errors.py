@@ -106,6 +106,8 @@ def reason(error: BaseException) -> str:
             return f"{error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1:,}"
         case RecursionError():
             return "nested too deeply"
+        case MemoryError():
+            return "out of memory"
         case KeyError():
             return f"{error.args[0] if error.args else 'a key'} is missing"
         case TypeError() | AttributeError():

@@ -59,7 +59,8 @@ class CudaGraphs:
                 function()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # Another thread, such as one that loads an aligner, may use the GPU meanwhile.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             outputs = function()
         return _Graph(outputs, graph.replay)
 

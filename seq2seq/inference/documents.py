@@ -53,7 +53,7 @@ def translate_documents(
         return [Answer(each.text, Alignment.joined(each.details), frozenset(each.flags)) for each in translate(lines)]
 
     texts = checked_texts(texts, "translate")
-    named = (languages[0], languages[1]) if languages[0] and languages[1] else None
+    named = (languages[0], languages[1]) if languages[0] else None
     answers = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named)
     return [
         Translation(answer.text, nan, nan, 0, text_flags(answer.sentences), source=text, sentences=answer.sentences)

@@ -30,8 +30,8 @@ def argos_obstacles(tokenizers: TokenizerPair) -> list[str]:
     target's pieces. It can do so, except for byte pieces that it lacks.
     """
     source, target = tokenizers.source, tokenizers.target
-    if tokenizers.needs_direction:
-        return ["Argos Translate has no tags of languages, which this model needs"]
+    if tokenizers.choices:  # also where users type the tag, as for groups of languages of OPUS-MT
+        return ["Argos Translate has no tags of languages, which this model needs; export it with --to ctranslate2"]
     if source.model_bytes == target.model_bytes or isinstance(source, MarianTokenizer):
         return []
     if any(piece.startswith("<0x") for piece in target.vocabulary.keys() - source.vocabulary.keys()):

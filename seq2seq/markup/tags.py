@@ -14,6 +14,7 @@ from typing import Literal
 from seq2seq.languages import language_code
 from seq2seq.markup.document import Template
 from seq2seq.markup.segments import SPACE, Builder, Item, text_item
+from seq2seq.text.writing import bcp47_tag
 
 # Elements that are not in BLOCKS are inline, as browsers treat unknown ones.
 
@@ -174,25 +175,28 @@ class _Reader:
         return (*chain.from_iterable(parts), lexeme.raw[position:])
 
 
-def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: str) -> str:
+def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: str | None) -> str:
     """Return the text of lexemes with the language attributes of translated elements changed from the source to the
-    target language."""
+    target language; they are empty if that is not known."""
     closing, parts, index = ends(lexemes), [], 0
+    change = partial(_relabelled, language_code(source), bcp47_tag(target))
     while index < len(lexemes):
         lexeme = lexemes[index]
         end = closing.get(index, index) if copied(lexeme, is_html) else index
         parts += [part.raw for part in lexemes[index : end + 1]]
         if end == index and lexeme.kind in ("open", "empty") and "lang" in lexeme.raw.lower():
-            parts[-1] = _ATTRIBUTE.sub(partial(_relabelled, language_code(source), target), lexeme.raw)
+            parts[-1] = _ATTRIBUTE.sub(change, lexeme.raw)
         index = end + 1
     return "".join(parts)
 
 
 def _relabelled(source: str, target: str, match: re.Match[str]) -> str:
-    """Return an attribute, with the target language if it is `lang` of the source language."""
+    """Return an attribute, with the tag of the target language if it is `lang` of the source language."""
     value = next((value for value in match.groups()[1:] if value is not None), "")
     if match[1].lower() not in ("lang", "xml:lang") or not value or language_code(value) != source:
         return match.group()
+    if not target:
+        return f'{match[1]}=""'
     begin = match.end(1) - match.start()
     return match.group()[:begin] + match.group()[begin:].replace(value, target)
 

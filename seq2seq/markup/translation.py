@@ -56,13 +56,13 @@ def translate_documents(
     translate: Translate,
     classes: Sequence[PlaceholderClass] = CLASSES,
     is_untranslatable: Callable[[str], bool] = lacks_letters,
-    languages: tuple[str, str] | None = None,
+    languages: tuple[str, str | None] | None = None,
 ) -> list[Marked]:
     """Translate documents of a format.
 
     `translate` is called once for all sentences, and again for each class of placeholders that a sentence lost.
     Sentences that are untranslatable without their pieces are copied. Attributes `lang` with the first of the two
-    languages are set to the second.
+    languages get the tag of the second.
 
     Raises:
         DataError: a document is not of the format (`html.segments`, `xml.segments`).

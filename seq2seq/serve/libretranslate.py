@@ -145,7 +145,7 @@ class LibreTranslate:
             }
         if not body.alternatives:
             del columns["alternatives"]
-        if body.source.lower() == AUTO:
+        if guess:  # empty without `auto`, and with it if the models name no languages
             columns["detectedLanguage"] = guess[:1] * len(texts)
         return json_answer({name: values if is_list else values[0] for name, values in columns.items()})
 

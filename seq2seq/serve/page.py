@@ -18,6 +18,7 @@ from seq2seq.serve.models import SIDES
 from seq2seq.serve.schemas import TranslateRequest
 from seq2seq.serve.served import ServedTranslator
 from seq2seq.serve.service import Service
+from seq2seq.text.writing import bcp47_tag
 
 FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"
@@ -64,7 +65,7 @@ class Page:
             words = html.escape(str(explained(refusal)["message"]))
             return self._filled(text, number, f'<p role="alert">{words}</p>', refusal.status, fields)
         shown = html.escape(answers[0].text)
-        language = html.escape(model.target or "", quote=True)
+        language = bcp47_tag(model.target)
         answer = f'<h2>Translation</h2>\n<p><output dir="auto" lang="{language}">{_lines(shown)}</output></p>'
         return self._filled(text, number, answer, fields=fields)
 
@@ -79,8 +80,9 @@ class Page:
             for model, direction in zip(models, shown, strict=True)
         ]
         directions = "".join(
-            f'<option value="{number}"{" selected" * (number == chosen)}>{html.escape(direction)}</option>'
-            for number, direction in enumerate(words)
+            f'<option value="{number}"{_tags(source=model.source, target=model.target)}'
+            f"{' selected' * (number == chosen)}>{html.escape(direction)}</option>"
+            for number, (model, direction) in enumerate(zip(models, words, strict=True))
         )
         languages = "".join(_languages(side, models, str((fields or {}).get(side, ""))) for side in SIDES)
         page = self._index.replace("<!--directions-->", directions).replace("<!--key-->", KEY if self._keys else "")
@@ -105,11 +107,17 @@ def _languages(side: str, models: Sequence[ServedTranslator], chosen: str) -> st
     shown = {name: language_name(name) if titles[language_name(name)] == 1 else name for name in names}
     options = '<option value="auto">Detect</option>' if side == "source" else ""
     options += "".join(
-        f'<option value="{html.escape(name)}"{" selected" * (name == chosen)}>{html.escape(title)}</option>'
+        f'<option value="{html.escape(name)}"{_tags(**{side: name})}{" selected" * (name == chosen)}>'
+        f"{html.escape(title)}</option>"
         for name, title in sorted(shown.items(), key=lambda pair: (pair[0] == pair[1], pair[1].lower()))
     )
     label = {"source": "From", "target": "To"}[side]
     return f'<label for="{side}">{label}</label> <select id="{side}" name="{side}">{options}</select> '
+
+
+def _tags(**languages: str | None) -> str:
+    """Return the attributes of an option with the tags of languages, by side, with which the page marks texts."""
+    return "".join(f' data-{side}="{bcp47_tag(name)}"' for side, name in languages.items())
 
 
 def _lines(escaped: str) -> str:

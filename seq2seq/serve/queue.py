@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from seq2seq.serve.limits import SHARES
+from seq2seq.serve.limits import SHARES, Refusal
 from seq2seq.serve.metrics import Metrics
 
 Compute = Callable[[Hashable, Sequence["Text"]], Sequence[Any]]
@@ -153,8 +153,8 @@ class Queue:
         Raises:
             Full: there is not enough room for all sentences.
         """
-        count, characters = len(job.waiting), job.characters
         with self._changed:
+            count, characters = len(job.waiting), job.characters
             if not is_admitted:
                 self.check(job)
             if count:
@@ -238,15 +238,14 @@ class Queue:
         job.told()
 
     def withdraw(self, job: Job) -> int:
-        """Remove the waiting sentences of a job from the queue, and return their number."""
+        """Remove the waiting sentences of a job, which may not have been put yet, and return their number."""
         with self._changed:
-            count = len(job.waiting)
-            if count:
-                client = self._clients[job.client]
+            count, client = len(job.waiting), self._clients.get(job.client)
+            if client is not None and job in client.jobs:
                 self._count(client, -count, -job.characters)
-                job.waiting.clear()
                 client.jobs.remove(job)
                 self._forget()
+            job.waiting.clear()
         return count
 
     def close(self) -> None:
@@ -334,9 +333,12 @@ class Worker(threading.Thread):
         return max(self._batch_characters, self._batch_seconds * self.characters_per_second)
 
     def _answers(self, settings: Hashable, texts: Sequence[Text]) -> list[Any]:
-        """Return an answer for each text, or its error. A batch that fails is computed in halves."""
+        """Return an answer for each text, or its error. A batch that fails is computed in halves, except if the model
+        cannot compute any text."""
         try:
             return list(self._compute(settings, texts))
+        except Refusal as refusal:
+            return [refusal] * len(texts)
         except Exception as error:
             if len(texts) == 1:
                 return [error]

@@ -9,6 +9,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Hashable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from seq2seq.errors import DataError
@@ -18,6 +19,7 @@ from seq2seq.inference.translation import Translation, join
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.queue import Job, Queue, Text
 from seq2seq.serve.served import ServedModel, ServedTranslator, Settings
+from seq2seq.text.alignment import Term
 from seq2seq.text.parts import Part
 
 
@@ -38,6 +40,8 @@ class Documents(threading.Thread):
         self._settings = replace(job.settings, details=("alignment",))
         self._sentences: Job | None = None
         self._is_stopped = False
+        self.terms: list[Term] = []
+        """The terms of all computed sentences, whose spans are those of the sentences."""
 
     def run(self) -> None:
         """Translate the documents; the thread runs this method."""
@@ -73,6 +77,7 @@ class Documents(threading.Thread):
         job.begun, job.ended = job.begun or sentences.begun, sentences.ended
         if sentences.failure is not None:
             raise sentences.failure
+        self.terms += chain.from_iterable(result.terms for result in sentences.results)
         return sentences.results
 
 
@@ -169,6 +174,12 @@ class Translating(Answers):
         results = iter(await self.all())
         penalty = self.translator.config.length_penalty
         return [joined(group, [next(results) for _ in group], penalty) for group in self.pieces]
+
+    def terms(self) -> list[Term]:
+        """Return the terms of computed text, also of the sentences of documents."""
+        if self.documents is not None:
+            return self.documents.terms
+        return list(chain.from_iterable(result.terms for result in self.job.results if result is not None))
 
     def usage(self) -> dict[str, int]:
         """Return the amount of computed text."""

@@ -51,7 +51,7 @@ class TranslateRequest(Body):
     prefix: str | list[str] | None = Field(None, description="Required beginning of each translation.")
     beam_size: int | None = Field(None, ge=1)
     details: list[Literal["sentences", "alignment", "words", "confidence", "terms"]] = Field(
-        [], description="Further fields of answers; spans are in code points."
+        [], description="Further fields of answers to texts, not to documents; spans are in code points."
     )
     glossary: str | list[str] | GlossaryBody | None = Field(
         None,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.config.description import ModelDescription
-from seq2seq.errors import UserError, some_of
+from seq2seq.errors import UserError, reason, some_of
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.pivot import is_direct, two_passes
 from seq2seq.inference.translation import Translation
@@ -118,7 +118,8 @@ class LazyAligner:
         """Return the aligner.
 
         Raises:
-            Refusal: the files were overwritten, or do not fit each other; the log has the reason.
+            Refusal: the files were overwritten or do not fit each other, or the device failed; the log has the reason.
+                The next call tries again.
         """
         with self._loading:
             if self._aligner is not None:
@@ -128,8 +129,8 @@ class LazyAligner:
             try:
                 with self._opened.reopened() as folder:
                     self._aligner = Aligner.load(folder, **self._computing)
-            except UserError as error:
-                logger.error("%s: %s", self._name, error)
+            except (UserError, OSError, RuntimeError, MemoryError) as error:
+                logger.error("%s: %s", self._name, reason(error))
                 message = "details, glossaries and documents are not available; the server's log has the cause"
                 raise Refusal(503, "model", message) from error
             self._opened.close()

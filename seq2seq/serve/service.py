@@ -76,7 +76,7 @@ class Service:
     def _load_aligners(self) -> None:
         for model in self.models.translators:
             if model.can_explain:
-                with contextlib.suppress(Refusal, OSError):  # requests that need it report the error
+                with contextlib.suppress(Refusal):  # requests that need it try again
                     _ = model.aligner
 
     @property
@@ -193,7 +193,7 @@ class Service:
         if isinstance(answers, Translating):
             for flag in chain.from_iterable(result.flags for result in done):
                 metrics.flags.labels(flag).inc()
-            for term in chain.from_iterable(result.terms for result in done):
+            for term in answers.terms():
                 metrics.terms.labels(term.status).inc()
         usage = answers.usage()
         metrics.characters.inc(usage["characters"])
@@ -303,7 +303,7 @@ def _check_document(asked: TranslateRequest, model: ServedTranslator) -> None:
         raise unsupported("format", model.unexplained)
     if asked.alternatives:
         raise bad("a document has one translation; leave out alternatives", "alternatives")
-    if asked.explains:
+    if asked.details:
         raise unsupported("details", "they are for text; a document has none")
     if any(asked.prefixes):
         raise bad("a document has no prefix; leave it out", "prefix")

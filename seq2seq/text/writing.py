@@ -4,6 +4,7 @@
 """
 
 import functools
+import re
 import unicodedata
 
 from seq2seq.languages import known_language
@@ -92,3 +93,18 @@ def scripts_of_language(name: str) -> frozenset[str]:
             return frozenset({_BY_TAG[part]})
     code = known_language(name)
     return _BY_LANGUAGE.get(code, frozenset({"Latin"})) if code else frozenset()
+
+
+def bcp47_tag(name: str | None) -> str:
+    """Return the BCP 47 tag of a language, as attributes such as `lang` have it; empty if the language is not known.
+
+    Args:
+        name: name or code of the language: `German` and `deu_Latn` are `de`, `zho_Hant` is `zh-Hant`, `pt_BR` is
+            `pt-BR`. A script is left out if the language has no other.
+    """
+    first, *parts = re.split("[-_]", (name or "").strip())
+    code = known_language(name) or (first.lower() if re.fullmatch("[A-Za-z]{3}", first) else "")
+    only = scripts_of_language(code) - {"Han or kana"}  # Hans and Hant are one script there
+    scripts = [part.title() for part in parts if part.lower() in _BY_TAG and {_BY_TAG[part.lower()]} != only]
+    regions = [part.upper() for part in parts if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", part)]
+    return "-".join([code, *scripts[:1], *regions[:1]]) if code else ""

@@ -86,6 +86,7 @@ def test_what_is_typed_is_translated_sentence_by_sentence(server, shown):
     answer = server.ask("/v1/translate", {"text": TEXT, "split": "sentences"}).json["translations"][0]["text"]
     assert shown.translation == answer
     assert shown.page.locator(".sentence").count() == 3
+    assert [shown.page.get_attribute(place, "lang") for place in ("#text", ".sentence >> nth=0")] == ["en", "de"]
     shown.type("two")
     assert shown.translation == server.translations(["two"])[0]
     shown.page.fill("#text", "")
@@ -236,6 +237,15 @@ def test_a_text_over_the_limits_is_sent_in_parts(shown, server):
 @pytest.mark.parametrize(
     "text", ["four;neun\none;eins\n", '"four","neun"\none,eins', "four\tneun\r\none,eins\nno table"]
 )
+def test_a_part_is_no_longer_than_a_request_may_be(folder, browser):  # noqa: F811
+    with serving(folder / "runs" / "toy", "--max-characters", "40") as served:
+        shown = Shown(browser, served.url)
+        shown.type("One two three four. " * 6)
+        assert shown.translation.split() == served.translations(["One two three four."])[0].split() * 6
+        assert shown.problems == []
+        shown.context.close()
+
+
 def test_terms_are_read_from_pasted_tables_and_files(shown, text, tmp_path):
     shown.type("one four two")
     shown.page.click("#glossary summary")
@@ -356,6 +366,8 @@ def test_languages_are_chosen_from_lists_with_the_keyboard(browser, tmp_path):
             opened.until(lambda: opened.status.startswith(("Done", "A part")))
             expected = served.translations(["the old house is red"], source=pair[0], target=pair[1])[0]
             assert opened.translation == expected
+            tags = [page.get_attribute(place, "lang") for place in ("#text", ".sentence")]
+            assert tags == [{"eng_Latn": "en", "deu_Latn": "de"}[name] for name in pair]
             assert [page.input_value(name) for name in ("#source", "#target")] == list(pair)
             page.click("#swap")
         assert not opened.problems

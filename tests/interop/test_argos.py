@@ -7,7 +7,7 @@ import sys
 import zipfile
 
 import pytest
-from support.foreign_models import SOURCE, TARGET
+from support.foreign_models import LANGUAGES, SOURCE, TARGET, make_marian
 from support.our_models import make_ours, our_tokenizers
 
 from seq2seq import atomic
@@ -99,6 +99,17 @@ def test_bytes_that_the_source_does_not_know_are_an_obstacle(tmp_path):
     assert argos_obstacles(TokenizerPair(target, target)) == []
     assert argos_obstacles(TokenizerPair(target, source)) == []
     assert len(argos_obstacles(TokenizerPair(source, target))) == 1
+
+
+@pytest.mark.parametrize("tags", [LANGUAGES, LANGUAGES[:1]], ids=["two targets", "one tag"])
+def test_a_model_whose_sources_begin_with_a_tag_is_refused(tags, tmp_path):
+    """Argos Translate cannot add `>>deu<<`, whichever language is given for the package."""
+    pytest.importorskip("transformers")
+    make_marian(tmp_path / "opus", languages=tags)
+    for languages in (UNKNOWN_LANGUAGES, ("en", "de")):
+        with pytest.raises(ModelError, match="tags of languages, which this model needs"):
+            export_argos(tmp_path / "opus", tmp_path / "opus.argosmodel", "float32", languages, Probe(), force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["opus"]
 
 
 def test_a_file_that_is_there_stays(tmp_path):

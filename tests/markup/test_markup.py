@@ -282,3 +282,18 @@ def test_what_is_markup_and_what_is_text(form, text, expected):
 )
 def test_a_translation_is_marked_as_in_its_language(form, text, expected):
     assert translate_documents([text], form, upper, languages=("en", "de"))[0].text == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "tag"),
+    [("deu_Latn", "de"), ("German", "de"), ("pt_BR", "pt-BR"), ("zho_Hant", "zh-Hant"), ("xx", ""), (None, "")],
+)
+def test_a_language_is_marked_by_its_tag_whatever_the_model_calls_it(target, tag):
+    """An empty value says that the language is unknown."""
+    text = "<p lang=en-GB class=b>a</p><p class='b' lang = 'en'>a</p>"
+    found = translate_documents([text], "html", upper, languages=("eng_Latn", target))[0].text
+    read = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda name, attributes: read.append(dict(attributes))
+    parser.feed(found)
+    assert read == [{"lang": tag, "class": "b"}] * 2

@@ -142,6 +142,7 @@ def test_what_else_an_answer_says(server, folder):
         ({"format": "html", "alternatives": 1}, 400, "bad_request", "alternatives"),
         ({"format": "html", "prefix": "x"}, 400, "bad_request", "prefix"),
         ({"format": "html", "details": ["words"]}, 400, "unsupported", "details"),
+        ({"format": "html", "details": ["terms"]}, 400, "unsupported", "details"),
         ({"format": "xml", "text": "<a>"}, 400, "bad_request", "text"),
         ({"format": "doc"}, 400, "bad_request", "format"),
         ({"details": ["word"]}, 400, "bad_request", "details.0"),

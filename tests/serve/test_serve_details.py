@@ -1,16 +1,20 @@
 """Alignments, confidence and glossaries over HTTP are those of the command, for whole texts. About 10 s."""
 
 import json
+import logging
 import time
 from pathlib import Path
 
 import pytest
 from support.reversed_folder import folder  # noqa: F401 (a fixture)
-from support.serving import serving
+from support.serving import ask_inside, serving, until
 
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
+from seq2seq.serve.limits import Limits
+from seq2seq.serve.models import Models, load
+from seq2seq.serve.service import Service
 from seq2seq.text.glossary import Glossary
 
 TEXT = "one four two\n\n  three nine \nfour."
@@ -120,10 +124,47 @@ def test_documents_are_those_of_the_command(server, folder, form):  # noqa: F811
         assert server.ask("/translate", libre).json["translatedText"][0] == expected.text
 
 
+def test_terms_of_documents_are_counted(server):
+    def counts():
+        return {name: value for name, value in server.metrics().items() if name.startswith("s2s_terms_total")}
+
+    before = sum(counts().values())
+    asked(server, text="<p>one four two</p>", format="html", glossary="numbers")
+    assert sum(counts().values()) == before + 2
+
+
 def test_a_document_that_is_none_fails_alone(server):
     answer = server.ask("/v1/translate", {"text": "<a>one</b>", "format": "xml"})
     assert (answer.status, answer.json["error"]["field"]) == (400, "text")
     assert "line 1, column" in answer.json["error"]["message"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no such event\nCompile with"), MemoryError(), OSError(28, "full")])
+def test_an_aligner_that_cannot_be_loaded_is_one_line_and_tried_again(error, folder, monkeypatch, caplog):  # noqa: F811
+    """In the background and for a request: a GPU may refuse what a thread does while another one records."""
+    models = load([folder / "runs" / "toy"], {"engine": "torch", "threads": 1}, {"device": "cpu"})
+    service = Service(Models(models), Limits())
+    service.worker.start()
+    bodies = {"text": "one\ntwo\nfour", "details": ["words"]}, {"text": "<p>one</p>", "format": "html"}
+
+    def statuses():
+        answers = [ask_inside(service, "/v1/translate", json.dumps(body).encode()) for body in bodies]
+        return [first["status"] for first, *_ in answers]
+
+    def fail(*arguments, **options):
+        raise error
+
+    with monkeypatch.context() as patched, caplog.at_level(logging.INFO, "seq2seq.serve.served"):
+        patched.setattr(Aligner, "load", fail)
+        service.prepare_details()
+        until(lambda: not service._preparing.is_alive())
+        (line,) = caplog.messages
+        assert "\n" not in line
+        assert caplog.records[0].exc_info is None
+        assert statuses() == [503, 503]
+        assert caplog.messages == [line] * 3
+    assert statuses() == [200, 200]
+    service.queue.close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")

@@ -182,11 +182,12 @@ def test_details_and_documents_are_of_the_direction(place, server):
 
 def test_the_form_without_javascript_has_the_languages(server, expected):
     page = server.ask("/").body.decode()
-    assert '<option value="deu_Latn">German</option>' in page
+    assert '<option value="deu_Latn" data-target="de">German</option>' in page
     texts = expected["en", "de"]
     answer = server.form("/", text=LINES[0], direction=0, source="eng_Latn", target="deu_Latn")
     assert answer.status == 200
     assert texts[0].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")[:20] in answer.body.decode()
+    assert '<output dir="auto" lang="de">' in answer.body.decode()
     assert server.form("/", text=LINES[0], direction=0, source="eng_Latn", target="xx").status == 400
 
 

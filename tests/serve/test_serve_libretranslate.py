@@ -1,9 +1,16 @@
 """LibreTranslate's dialect of `s2s serve`: its own client and page, another client, and its fields. About 5 s."""
 
+import json
+
 import pytest
 from deep_translator import LibreTranslator
 from deep_translator.exceptions import AuthorizationException
 from libretranslatepy import LibreTranslateAPI
+from support.serving import ask_inside, quick_model
+
+from seq2seq.serve.limits import Limits
+from seq2seq.serve.models import Models, load
+from seq2seq.serve.service import Service
 
 
 def test_libretranslates_own_client_works(alone, translator):
@@ -106,3 +113,21 @@ def test_libretranslates_fields(server, translator):
         answer = server.ask("/translate", wrong)
         assert answer.status in (400, 413)
         assert words in answer.json["error"]
+
+
+@pytest.mark.parametrize("text", ["a man", ["a man", "two dogs"]])
+def test_auto_needs_no_names_of_languages(text, tmp_path):
+    """A model whose folder names no languages translates; no language is reported as detected."""
+    config = quick_model(tmp_path / "model") / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "source_language": None, "target_language": None}))
+    models = Models(load([tmp_path / "model"], {"engine": "torch", "threads": 1}, {"device": "cpu"}))
+    service, answers = Service(models, Limits()), []
+    service.worker.start()
+    for source in ("auto", "en"):
+        body = json.dumps({"q": text, "source": source, "target": "de"}).encode()
+        head, *parts = ask_inside(service, "/translate", body)
+        assert head["status"] == 200
+        answers.append(json.loads(b"".join(part["body"] for part in parts)))
+    service.queue.close()
+    assert answers[0] == answers[1]
+    assert answers[0].keys() == {"translatedText"}

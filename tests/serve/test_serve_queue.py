@@ -67,6 +67,21 @@ def test_each_sentence_is_taken_once_in_order_or_withdrawn(given_jobs, room, dat
     assert queue.take(lambda: room) is None
 
 
+@pytest.mark.parametrize("others", [[], ["a", "b"]])
+def test_what_is_withdrawn_before_it_is_put_is_never_taken(others):
+    """As the sentences of a document whose client leaves at that moment."""
+    queue = Queue(1000, 10**6)
+    if others:
+        queue.put(job("x", others))
+    late = job("x", ["late"])
+    assert queue.withdraw(late) == 1
+    queue.put(late, is_admitted=True)
+    assert (queue.sentences, queue.characters) == (len(others), len(others))
+    queue.close()
+    batch = queue.take(lambda: 100)
+    assert (batch and [text.text for text in batch.texts]) == (others or None)
+
+
 @given(jobs, st.integers(20, 200))
 def test_turns_are_fair(given_jobs, room):
     """While two jobs of the same settings wait, neither gets two sentences more than the other."""

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from seq2seq.text.identification import LEAST_LETTERS, Identifier, num_letters
-from seq2seq.text.writing import script_of, scripts_of_language
+from seq2seq.text.writing import bcp47_tag, script_of, scripts_of_language
 
 TEXTS = {
     "en": "Two dogs are playing with a ball in the snow.",
@@ -76,6 +76,19 @@ def test_a_name_in_another_script_is_no_other_language():
 )  # fmt: skip
 def test_the_scripts_of_a_language(name, scripts):
     assert scripts_of_language(name) == scripts
+
+
+@pytest.mark.parametrize(
+    ("name", "tag"),
+    [
+        ("German", "de"), ("deu_Latn", "de"), ("de_DE", "de-DE"), ("pt_BR", "pt-BR"), ("es_419", "es-419"),
+        ("zho_Hant", "zh-Hant"), ("cmn_Hans", "zh-Hans"), ("srp_Cyrl", "sr-Cyrl"), ("zh-Hant-TW", "zh-Hant-TW"),
+        ("ast_Latn", "ast-Latn"), ("kab", "kab"), ("de_news", "de"), ("日本語", "ja"),
+        ("Klingonisch", ""), ("xx", ""), ("?", ""), ("", ""), (None, ""),
+    ],
+)  # fmt: skip
+def test_the_tag_of_a_language_in_a_page(name, tag):
+    assert bcp47_tag(name) == tag
 
 
 def test_the_script_of_most_letters():

@@ -33,6 +33,8 @@ function model() {
   const sides = Object.keys(one.languages).map((side) => [side, $(side).value]);
   return { ...one, ...Object.fromEntries(sides) };
 }
+// The tag of a language of the chosen model, for `lang`; empty if it is not known.
+const tagOf = (side) => (served()?.languages?.[side] ? $(side) : $("direction")).selectedOptions[0]?.dataset[side] ?? "";
 const classifies = () => model()?.task === "classification";
 const wanted = (...kinds) => kinds.filter((kind) => abilities.details.includes(kind));
 
@@ -101,7 +103,8 @@ async function translate() {
 
 // A long text in parts that a request may hold, cut at ends of sentences.
 function chunks(typed) {
-  const found = [""], most = { sentences: (limits.queue_sentences ?? 1000) / 2, characters: (limits.queue_characters ?? 1e5) / 2 };
+  const { queue_sentences = 1000, queue_characters = 1e5, request_characters = 1e5 } = limits;
+  const found = [""], most = { sentences: queue_sentences / 2, characters: Math.min(queue_characters / 2, request_characters) };
   let count = 0;
   for (const [sentence] of typed.matchAll(/[^\n.!?…。！？]*(?:[\n.!?…。！？]+\s*|$)/gu)) {
     const last = found.length - 1, ends = 1 + sentence.split("\n").length;
@@ -165,7 +168,7 @@ const keyOf = (part) => JSON.stringify([model().target, sourceOf(part).trim()]);
 
 function show(part) {
   part.original = part.text;
-  const shown = element("span", { lang: model().target ?? "" });
+  const shown = element("span", { lang: tagOf("target") });
   translation.append(part.before, shown);
   const choice = chosen.get(keyOf(part));
   fill(shown, choice ? Object.assign(part, choice) : part);
@@ -248,7 +251,7 @@ function markAtCursor() {
 // Offers other translations of a sentence that begin with `prefix`; what is chosen stays until the sentence changes.
 async function alternatives(part, prefix, word, sentence) {
   if (isStale()) return;
-  const source = sourceOf(part), key = keyOf(part), language = model().target ?? "";
+  const source = sourceOf(part), key = keyOf(part), language = tagOf("target");
   try {
     const texts = async () => {
       say("Looking for alternatives");
@@ -340,7 +343,7 @@ function showFacts() {
 
 // Another model was chosen.
 function turned() {
-  text.lang = model().source === "auto" ? "" : model().source ?? "";
+  text.lang = tagOf("source");
   $("swap").hidden = !turns() && reverse() < 0;
   for (const side of ["source", "target"].filter($))
     for (const part of [$(side), ...$(side).labels]) part.hidden = !served().languages?.[side];
