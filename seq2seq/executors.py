@@ -5,7 +5,6 @@ it runs. `completed` yields the outcome of every item, also if workers die. Noth
 """
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -25,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seq2seq.errors import MissingDependency, RunError, UserError, did_you_mean
-from seq2seq.processes import start_worker
+from seq2seq.processes import SPAWN, start_worker
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
@@ -166,9 +165,7 @@ class LocalProcesses(Executor):
 
     def _run(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         if getattr(self._own, "process", None) is None:
-            # a fork would copy the locks of threads without the threads
-            context = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(1, mp_context=context, initializer=start_worker)
+            pool = ProcessPoolExecutor(1, mp_context=SPAWN, initializer=start_worker)
             self._own.process = pool.submit(os.getpid).result()
             with self._lock:
                 self._pools[self._own.process] = pool

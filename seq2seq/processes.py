@@ -6,12 +6,14 @@ Results do not depend on the number of processes, and only a few items are in me
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +23,32 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 ITEMS_AHEAD = 3  # per process: enough to keep it busy, few enough to hold in memory
+
+
+class _Process(SpawnProcess):
+    """A process that does not import the caller's script, which may train without `if __name__ == "__main__":`."""
+
+    _starting = threading.Lock()
+
+    def start(self) -> None:
+        """Start the process while the script looks like an interactive session, which has neither file nor spec."""
+        script = vars(sys.modules["__main__"])
+        with self._starting:
+            seen: dict[str, Any] = {name: script[name] for name in ("__file__", "__spec__") if name in script}
+            script.pop("__file__", None)
+            script["__spec__"] = None
+            try:
+                super().start()
+            finally:
+                script.update(seen)
+
+
+class _Spawn(SpawnContext):
+    Process = _Process
+
+
+SPAWN = _Spawn()
+"""How workers are started: a fork would copy the locks of threads (torch's, the stream's) without the threads."""
 
 
 def usable_cpus() -> int:
@@ -47,7 +75,7 @@ def in_processes(
     """Yield `work(item)` for every item, in order.
 
     Args:
-        work: pickled, and sent to each process once.
+        work: pickled, and sent to each process once; a function of a module, as processes do not import the script.
         items: pickled; each is sent to one process, which returns its result.
         num_workers: number of processes; 0 is one per CPU.
         min_items: minimum number of items for which processes are started.
@@ -62,9 +90,7 @@ def in_processes(
     if len(first) < max(min_items, 1):
         yield from map(work, items)
         return
-    # a fork would copy the locks of threads (torch's, the stream's) without the threads
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(work,))
+    pool = ProcessPoolExecutor(workers, mp_context=SPAWN, initializer=_start_worker, initargs=(work,))
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:

@@ -170,7 +170,7 @@ def _one_run(path: Path) -> "RunRecord":
 
     folder = path.resolve().parent if path.name == BEST and is_run(path.resolve().parent) else path
     if not is_run(folder):
-        raise DataError(f"{path}: not a run folder (config.yaml is missing); name one, such as runs/demo")
+        raise DataError(f"{path}: not a run folder (metrics.jsonl is missing); name one, such as runs/demo")
     return read_run(folder)
 
 

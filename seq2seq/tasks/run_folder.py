@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from logging import getLogger
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,12 @@ MAKES_TOKENIZERS = (
 )
 TOKENIZER = "tokenizer"
 FIXED_SHAPES = "fixed_shapes"
+# What a run writes in addition to its configuration and its identity. `--overwrite` deletes it, in this order: after a
+# kill, nothing can continue from the rest.
+WRITTEN = (
+    *("checkpoints", BEST, "tokenizer", RUN_METRICS, "samples.txt", "curves.png", "test_scores.json", "made_with.json"),
+    *("cleaned.json", "added-pieces.tsv", "tensorboard", "trackers.json", "wandb"),
+)
 
 
 class RunFolder:
@@ -85,6 +92,17 @@ class RunFolder:
         """Whether there is a checkpoint or a model."""
         return any(self.checkpoints.glob("step_*")) or self.best.is_dir()
 
+    @property
+    def is_run(self) -> bool:
+        """Whether a run began in the folder. A `config.yaml` alone, or next to files of another toolkit, is a user's.
+
+        A run that was killed at its beginning may have its identity alone. Runs of version 0.1.0 have none.
+        """
+        if not self.config.exists():
+            return [*self.path.glob("[!.]*")] == [self.identity]
+        of_older = chain(self.tokenizer.glob("*.spm"), self.checkpoints.glob("step_*/state.json"))
+        return self.identity.exists() or any(of_older)
+
     def cache(self, config: Config) -> Path:
         """Return the folder of tokenised corpora; by default the runs of one folder share it."""
         return config.data.cache_dir or self.path.parent / "cache"
@@ -96,13 +114,13 @@ class RunFolder:
             UserError: the folder contains something other than a run, or is used for something else.
         """
         path, initial = self.path.resolve(), config.training.init_from
-        is_file, is_new = path.exists() and not path.is_dir(), not self.config.exists()
+        is_file = path.exists() and not path.is_dir()
         problems = {
             "is the folder of tokenised corpora": path == self.cache(config).resolve(),
             "holds the model of training.init_from": initial
             and path in (initial.resolve(), *initial.resolve().parents),
             "is a file": is_file,
-            "not empty and not a run folder": is_new and not is_file and any(path.glob("[!.]*")),
+            "not empty and not a run folder": not self.is_run and not is_file and any(path.glob("[!.]*")),
         }
         if problem := next((problem for problem, applies in problems.items() if applies), ""):
             raise UserError(f"{self.path}: {problem}; choose another --run-dir")
@@ -138,21 +156,24 @@ class RunFolder:
             yield
 
     def empty(self) -> None:
-        """Delete the content and keep the folder, which may be the current one or a mount point.
+        """Delete what the run wrote, and keep other files in the folder.
 
-        The checkpoints are deleted first, so that after a kill no run can continue from the rest.
+        The configuration and the identity stay until they are replaced: after a kill, the folder still counts as a run,
+        and no configuration is lost.
 
         Raises:
             UserError: a folder in it is not writable.
         """
-        for folder in (self.path, *self.path.rglob("*")):
+        written = [path for path in (self.path / name for name in WRITTEN) if path.exists() or path.is_symlink()]
+        for folder in (self.path, *written, *chain.from_iterable(path.rglob("*") for path in written)):
             if folder.is_dir() and not os.access(folder, os.W_OK):
                 raise UserError(f"{folder}: is not writable; make it writable, or choose another --run-dir")
-        for entry in sorted(self.path.iterdir(), key=lambda entry: (entry != self.checkpoints, entry != self.best)):
-            if entry.is_dir() and not entry.is_symlink():
-                atomic.remove_folder(entry)
+        self.identity.touch()
+        for path in written:
+            if path.is_dir() and not path.is_symlink():
+                atomic.remove_folder(path)
             else:
-                entry.unlink()
+                path.unlink()
 
     def keep_table(self, table: Path | None) -> None:
         """Copy the table of the pieces that `training.vocabulary` added, unless it is empty."""
@@ -247,9 +268,9 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
     """
     if folder.path.is_dir():
         atomic.remove_leftovers(folder.path)
-    if overwrite and folder.config.exists():
+    if overwrite and folder.is_run:
         folder.empty()
-    changed = differences(folder, config, now)
+    changed = {} if overwrite else differences(folder, config, now)
     if error := refusal(folder, changed):
         raise error
     if folder.cleaned.exists() and not any(folder.checkpoints.glob("step_*")):
@@ -258,7 +279,7 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
             f"--overwrite, or train on from its best model: --set training.init_from={folder.path} --run-dir "
             f"{folder.path}-2"
         )
-    before = read_note(folder.identity)
+    before = {} if overwrite else read_note(folder.identity)
     if folder.has_learned and not before:
         logger.warning("%s: missing or damaged, so the data may have changed since the run began", folder.identity)
     stale = stale_tokenizers(changed) or ([] if before else [folder.identity.name])
@@ -268,9 +289,9 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
         before = {}
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.cleaned.unlink(missing_ok=True)  # from here on, the checkpoints give the state
-    atomic.write_file(folder.config, config_file.dump(config).encode())
     kept = {TOKENIZER, FIXED_SHAPES} if folder.has_learned else {TOKENIZER}
     write_note(folder.identity, {**now, **{key: before[key] for key in before.keys() & kept}})
+    atomic.write_file(folder.config, config_file.dump(config).encode())  # second, because it alone makes no run
     folder.make_newest()
 
 

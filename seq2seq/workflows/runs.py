@@ -127,7 +127,7 @@ def read_run(path: Path, name: str | None = None) -> RunRecord:
 def is_run(path: Path) -> bool:
     """Whether a folder is that of a run."""
     folder = RunFolder(path)
-    return folder.config.is_file() or folder.metrics.is_file() or folder.checkpoints.is_dir()
+    return folder.is_run or folder.metrics.is_file() or folder.checkpoints.is_dir() or folder.best.is_dir()
 
 
 def varying(runs: Sequence[RunRecord]) -> list[str]:

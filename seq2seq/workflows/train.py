@@ -68,7 +68,10 @@ def train(
     settings, folder = resolve(config, overrides, run_dir)
     from seq2seq.tasks import run
 
-    shown = [repr(str(config))] * (config is not None) + [f"{key}={value!r}" for key, value in training.items()]
+    given = {"run_dir": run_dir, "changes": None if changes is None else dict(changes)}
+    given = {key: value for key, value in given.items() if value is not None} | training
+    plain = json.loads(json.dumps(given, default=str))  # paths become text, as in the configuration
+    shown = [repr(str(config))] * (config is not None) + [f"{key}={value!r}" for key, value in plain.items()]
     result = run.train(settings, folder, f"seq2seq.train({', '.join(shown)})", overwrite)
     return Run(folder.resolve(), result)
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -56,6 +57,33 @@ def test_local_workers_that_die_are_replaced_and_an_item_that_kills_each_of_them
     assert len(list(tmp_path.glob("3-*"))) == MOST_DEATHS
     assert len(list(tmp_path.glob("5-*"))) == 2
     assert len(list(tmp_path.glob("4-*"))) == 1, "an item whose worker lives is not repeated"
+
+
+UNGUARDED = """
+print("imported", flush=True)
+from seq2seq.executors import completed, open_workers
+from seq2seq.processes import in_processes
+items = ["a", "bb", "ccc", "dddd"]
+print(list(in_processes(len, items, 2, 2)))
+with open_workers("local", 2) as workers:
+    print(sorted(completed(len, items, workers)))
+print(__file__.endswith("unguarded.py"), __spec__ and __spec__.name)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("started", [["unguarded.py"], ["-m", "unguarded"]])
+def test_workers_do_not_run_the_script_of_the_caller(tmp_path, started):
+    """As they would where it lacks `if __name__ == "__main__":`."""
+    (tmp_path / "unguarded.py").write_text(UNGUARDED)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, *started], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    pairs = [("a", 1), ("bb", 2), ("ccc", 3), ("dddd", 4)]
+    name = None if len(started) == 1 else "unguarded"
+    assert done.stdout.splitlines() == ["imported", "[1, 2, 3, 4]", str(pairs), f"True {name}"]
 
 
 def sleeping(folder: Path, item: int) -> None:

@@ -1,6 +1,7 @@
 """The public interface: the names of `seq2seq`, what a type checker sees of them, and that a single text is never taken
 for a list of letters."""
 
+import os
 import re
 import subprocess
 import sys
@@ -168,11 +169,39 @@ def test_a_model_is_trained_by_one_call(tmp_path, monkeypatch):
         (tmp_path / name).write_text(lines)
     (tmp_path / "toy.yaml").write_text(CONFIG)
     changes = {"model.d_model": 16, "model.dropout": 0.0, "data.test": None}
-    run = seq2seq.train("toy.yaml", changes=changes, max_steps=4, validate_every=4, checkpoint_every=4)
-    assert (run.folder, run.result.step) == (tmp_path / "runs" / "toy", 4)
+    folder = Path("runs") / "it's a run"
+    run = seq2seq.train("toy.yaml", folder, changes=changes, max_steps=4, validate_every=4, checkpoint_every=4)
+    assert (run.folder, run.result.step) == (tmp_path / folder, 4)
     assert len(run.translator(beam_size=1).translate(["one two"])) == 1
-    assert "seq2seq.train('toy.yaml', max_steps=4" in (run.folder / "best" / "README.md").read_text()
-    again = seq2seq.train("toy.yaml", changes=changes, max_steps=4, validate_every=4, checkpoint_every=4)
-    assert again.result.status == "already finished"
+    card = (run.folder / "best" / "README.md").read_text()
+    (command,) = [line for line in card.splitlines() if line.startswith("seq2seq.train('toy.yaml', ")]
+    again = eval(command, {"seq2seq": seq2seq})
+    assert (again.folder, again.result.status) == (run.folder, "already finished")
     with pytest.raises(UserError, match="max_step"):
         seq2seq.train("toy.yaml", max_stepss=4)
+
+
+SCRIPT = """
+import seq2seq
+from seq2seq.data import text_files
+
+print("imported", flush=True)
+text_files.CHUNK_BYTES = 100  # so that a small corpus has chunks enough for workers
+run = seq2seq.train("toy.yaml", changes={"data.num_workers": 2}, max_steps=1)
+print(run.result.step)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_trains_with_workers(tmp_path):
+    """As the README writes it: without `if __name__ == "__main__":`, and where workers are used."""
+    lines = "".join(f"{' '.join(row)}\n" for row in sentences(600, 1))
+    for name in ("train.en", "train.de", "valid.en", "valid.de"):
+        (tmp_path / name).write_text(lines)
+    (tmp_path / "toy.yaml").write_text(CONFIG)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert (done.returncode, done.stdout) == (0, "imported\n1\n"), done.stderr

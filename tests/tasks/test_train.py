@@ -117,6 +117,35 @@ def test_a_folder_that_is_no_run_is_left_alone(folder, capfd):
     assert (folder / "mine" / "thesis.txt").read_text() == "do not lose this"
 
 
+def test_an_identity_of_the_user_is_left_alone(folder, capfd):
+    (folder / "mine").mkdir()
+    for name in ("identity.json", "thesis.txt"):
+        (folder / "mine" / name).write_text("do not lose this")
+    assert train("--run-dir", "mine", "--overwrite") == 2
+    assert "not a run folder" in capfd.readouterr().err
+    assert {path.read_text() for path in (folder / "mine").iterdir()} == {"do not lose this"}
+
+
+@pytest.mark.parametrize("others", [[], ["best/config.json", "checkpoints/step_1000.pt", "tokenizer/vocab.json"]])
+@pytest.mark.parametrize("run_dir", ["exp", "."])
+@pytest.mark.parametrize("option", ["--overwrite", "--dry-run", None])
+def test_a_config_yaml_of_the_user_makes_no_run_folder(folder, capfd, monkeypatch, run_dir, option, others):
+    """Not even in a folder that another toolkit wrote."""
+    exp = folder / "exp"
+    exp.mkdir()
+    for path in folder.glob("*.*"):
+        path.rename(exp / ("config.yaml" if path.name == "toy.yaml" else path.name))
+    for name in ("thesis.txt", *others):
+        (exp / name).parent.mkdir(exist_ok=True)
+        (exp / name).write_text("do not lose this")
+    before = {path: path.read_bytes() for path in exp.rglob("*") if path.is_file()}
+    monkeypatch.chdir(folder / exp if run_dir == "." else folder)
+    config = "config.yaml" if run_dir == "." else "exp/config.yaml"
+    assert main(["train", config, "--run-dir", run_dir, *filter(None, [option])]) == 2
+    assert "not empty and not a run folder; choose another --run-dir" in capfd.readouterr().err
+    assert {path: path.read_bytes() for path in exp.rglob("*") if path.is_file()} == before
+
+
 def test_dry_run_shows_figures_and_trains_nothing(folder, capfd):
     assert train("--dry-run") == 0
     out = capfd.readouterr().out

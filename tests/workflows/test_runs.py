@@ -116,6 +116,14 @@ def test_every_state_is_told(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_config_yaml_of_the_user_hides_no_runs(tmp_path, capsys):
+    make_run(tmp_path / "project" / "runs" / "mine")
+    (tmp_path / "project" / "config.yaml").write_text("data: {train: {source: a.en}}\n")
+    assert [run.name for run in find_runs(tmp_path)] == ["project/runs/mine"]
+    assert main(["runs", "diff", str(tmp_path / "project"), str(tmp_path / "project" / "runs" / "mine")]) == 2
+    assert "project: not a run folder (metrics.jsonl is missing); name one" in capsys.readouterr().err
+
+
 def test_the_time_left_is_told_while_a_run_trains(tmp_path):
     make_run(tmp_path / "half", finished=None, config="training: {max_steps: 80}\n")
     with atomic.locked(tmp_path / ".half.lock", wait=False):
