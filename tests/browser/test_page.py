@@ -234,9 +234,6 @@ def test_a_text_over_the_limits_is_sent_in_parts(shown, server):
     assert shown.page.locator("#mirror mark").all_text_contents() == ["two"]
 
 
-@pytest.mark.parametrize(
-    "text", ["four;neun\none;eins\n", '"four","neun"\none,eins', "four\tneun\r\none,eins\nno table"]
-)
 def test_a_part_is_no_longer_than_a_request_may_be(folder, browser):  # noqa: F811
     with serving(folder / "runs" / "toy", "--max-characters", "40") as served:
         shown = Shown(browser, served.url)
@@ -246,6 +243,9 @@ def test_a_part_is_no_longer_than_a_request_may_be(folder, browser):  # noqa: F8
         shown.context.close()
 
 
+@pytest.mark.parametrize(
+    "text", ["four;neun\none;eins\n", '"four","neun"\none,eins', "four\tneun\r\none,eins\nno table"]
+)
 def test_terms_are_read_from_pasted_tables_and_files(shown, text, tmp_path):
     shown.type("one four two")
     shown.page.click("#glossary summary")
