@@ -17,9 +17,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from seq2seq import atomic
 from seq2seq.errors import UserError, did_you_mean
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+WAIT_LIMIT = timedelta(minutes=30)  # of a rank for the others, in a collective
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,29 @@ class Runtime:
         if self.world_size > 1:
             dist.barrier()
 
+    @contextlib.contextmanager
+    def main_first(self, folder: Path) -> Iterator[None]:
+        """Run the block on the main rank, then on the others, which wait for a lock file in `folder`.
+
+        They wait without a time limit, while a collective fails after `WAIT_LIMIT`. Ranks of other hosts wait in this
+        way only if the folder and its locks are shared.
+        """
+        if self.world_size == 1:
+            yield
+            return
+        with contextlib.ExitStack() as stack:
+            lock = folder / f"ranks-{os.getpid()}-{os.urandom(4).hex()}.lock"
+            if self.is_main:
+                stack.enter_context(atomic.locked(lock))
+            lock = Path(str(self.gather(str(lock))[0]))  # the main rank has it
+            if not self.is_main:
+                stack.enter_context(atomic.locked(lock))
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # the folder may be read-only
+                    lock.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Leave the process group."""
         if dist.is_initialized():
@@ -97,15 +122,14 @@ def start(device: str = "auto", precision: str | None = "auto", threads: int | N
 
 def _join(device: torch.device) -> None:
     """Join the process group described by torchrun's environment."""
-    timeout = timedelta(minutes=30)
-    store, rank, world_size = next(dist.rendezvous("env://", timeout=timeout))
+    store, rank, world_size = next(dist.rendezvous("env://", timeout=WAIT_LIMIT))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
         # torchrun keeps its store when it restarts ranks, which would find the addresses of dead ranks. On several
         # machines the numbers of restarts may differ; there, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 makes torchrun start
         # a new store.
         store = dist.PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
     backend, own = ("cpu:gloo,cuda:nccl", device) if device.type == "cuda" else ("gloo", None)
-    dist.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=world_size, device_id=own)
+    dist.init_process_group(backend, timeout=WAIT_LIMIT, store=store, rank=rank, world_size=world_size, device_id=own)
 
 
 def on_cpu(tensor: torch.Tensor) -> bool:

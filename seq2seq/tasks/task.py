@@ -94,7 +94,8 @@ class Task(ABC):
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
         freeze(self.model, self.config.training.freeze)
         counts = f"Training {self.examples}: {self.corpus.counts}."
-        self.notes = (counts, *overlap_notes(inputs, runtime))
+        with runtime.main_first(inputs.cache):
+            self.notes = (counts, *(overlap_notes(inputs) if runtime.is_main else ()))
 
     def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus:
         labels = self.labels if self.config.task == "classification" else None
@@ -339,9 +340,10 @@ def prepare_tokenizers(inputs: Inputs, folder: Path | None, runtime: Runtime) ->
     """
     if folder is None:
         return _new_tokenizers(inputs, runtime)
-    if runtime.is_main and not folder.is_dir():
-        with atomic.new_folder(folder) as temporary:
-            _new_tokenizers(inputs, runtime).save(temporary)
+    with runtime.main_first(inputs.cache):
+        if runtime.is_main and not folder.is_dir():
+            with atomic.new_folder(folder) as temporary:
+                _new_tokenizers(inputs, runtime).save(temporary)
     runtime.barrier()
     tokenizers, initial = load_tokenizers(folder), inputs.initial
     if initial is not None and initial.tokenizers.undirected.fingerprint != tokenizers.fingerprint:
@@ -373,14 +375,11 @@ def _new_tokenizers(inputs: Inputs, runtime: Runtime) -> TokenizerPair:
     return TokenizerPair(tokenizers[0], tokenizers[-1])
 
 
-def overlap_notes(inputs: Inputs, runtime: Runtime) -> list[str]:
+def overlap_notes(inputs: Inputs) -> list[str]:
     """Return a note for the model card on examples shared by training and held-out sets; log a warning if there are.
 
-    The result is cached under the fingerprints of all corpora, so a run that continues does not search again. Ranks
-    other than the main one return an empty list.
+    The result is cached under the fingerprints of all corpora, so a run that continues does not search again.
     """
-    if not runtime.is_main:
-        return []
     held_out = held_out_names(inputs.valid, inputs.tests)
     fingerprints = {name: source.fingerprint for name, source in held_out.items()}
     identity = json.dumps([[source.fingerprint for source in inputs.train], fingerprints])

@@ -1,10 +1,8 @@
 """A run is its folder, whatever path leads to it: links, dots, `runs/latest`; and what is in the folder agrees."""
 
-import itertools
 import json
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,10 +14,7 @@ from seq2seq.cli import main
 from seq2seq.config import file as config_file
 from seq2seq.store.model_folder import GENERATION, load_model
 from seq2seq.tasks import run as runs
-from seq2seq.tasks.run_folder import WRITTEN, RunFolder, open_run, read_note
-from seq2seq.text.extending import TABLE
-from seq2seq.training.monitor import METRICS, SAMPLES
-from seq2seq.training.trackers import REMOTE_RUNS, TENSORBOARD
+from seq2seq.tasks.run_folder import RunFolder
 from seq2seq.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs links")
@@ -130,63 +125,6 @@ def test_a_kill_while_a_run_is_emptied_leaves_nothing_to_go_on_with(folder, monk
     assert not Path("runs/one/checkpoints").exists()
     assert train("runs/one", "model.d_ff=32") == 2, "a best model is something to lose"
     assert train("runs/one", "model.d_ff=32", "--overwrite", "training.max_steps=2") == 0
-
-
-def test_overwrite_knows_every_file_that_a_run_writes(folder):
-    run = RunFolder(Path("runs/one"))
-    kept = {run.config, run.identity}
-    written = {run.path / name for name in WRITTEN}
-    named = {value for key, value in vars(run).items() if key != "path"}
-    named |= {run.path / name for name in (METRICS, SAMPLES, TENSORBOARD, REMOTE_RUNS, TABLE)}
-    assert named | set(run.path.iterdir()) <= written | kept
-    assert not written & kept
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("begun", ["nothing", "a run", "a run of an earlier version"])
-def test_a_kill_at_any_moment_of_a_start_leaves_a_run(folder, monkeypatch, begun, overwrite):
-    """It can be continued and replaced, has a configuration if it had one, and keeps the notes of its user."""
-    config = config_file.load(Path("one/config.yaml"))
-    run = RunFolder.at(Path("runs/one"))
-    now = read_note(run.identity)
-    for moment in itertools.count():
-        shutil.rmtree(run.path)
-        if begun != "nothing":
-            shutil.copytree("one", run.path)
-            Path(run.path, "notes.txt").write_text("mine")
-        if begun == "a run of an earlier version":
-            run.identity.unlink()
-        with monkeypatch.context() as patch:
-            dies_at(moment, patch)
-            try:
-                open_run(run, config, overwrite, now)
-                break
-            except Killed:
-                pass
-        for again in (False, True):
-            run.check(config)
-            if begun != "nothing":
-                assert config_file.load(run.config) == config
-            open_run(run, config, again, now)
-            assert config_file.load(run.config) == config
-            assert read_note(run.identity).items() >= {key: now[key] for key in now if key.startswith("data")}.items()
-            assert begun == "nothing" or Path(run.path, "notes.txt").read_text() == "mine"
-        assert not run.has_learned
-    assert moment > (9 if begun != "nothing" and overwrite else 1)
-
-
-def dies_at(moment: int, patch: pytest.MonkeyPatch) -> None:
-    """Let the process die before a change of the disk, counted from 0, apart from those in folders without a name."""
-    left = itertools.count(moment, -1)
-
-    def change(call, *arguments, **options):
-        if "dir_fd" not in options and next(left) <= 0:
-            raise Killed
-        return call(*arguments, **options)
-
-    for name in ("rename", "replace", "unlink"):
-        patch.setattr(os, name, partial(change, getattr(os, name)))
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import load_model
 from seq2seq.tasks.run import batch_advice, feed_advice
+from seq2seq.tasks.run_folder import WRITTEN
 
 
 @pytest.fixture
@@ -58,6 +59,7 @@ def test_a_run_leaves_everything_that_is_promised(folder, curves, capfd):
         assert (run / name).exists(), name
     for name in ("model.safetensors", "source.spm", "target.spm", "generation_config.json", "README.md"):
         assert (run / "best" / name).exists(), name
+    assert {path.name for path in run.iterdir()} <= {"config.yaml", "identity.json", *WRITTEN}, "--overwrite knows them"
     assert (folder / "runs" / "latest").resolve() == run.resolve()
     written = records(run)
     assert {"step", "loss", "tokens_per_second", "learning_rate", "grad_norm"} <= set(written[0])
@@ -115,35 +117,6 @@ def test_a_folder_that_is_no_run_is_left_alone(folder, capfd):
     assert train("--run-dir", "mine", "--overwrite") == 2
     assert "not a run folder" in capfd.readouterr().err
     assert (folder / "mine" / "thesis.txt").read_text() == "do not lose this"
-
-
-def test_an_identity_of_the_user_is_left_alone(folder, capfd):
-    (folder / "mine").mkdir()
-    for name in ("identity.json", "thesis.txt"):
-        (folder / "mine" / name).write_text("do not lose this")
-    assert train("--run-dir", "mine", "--overwrite") == 2
-    assert "not a run folder" in capfd.readouterr().err
-    assert {path.read_text() for path in (folder / "mine").iterdir()} == {"do not lose this"}
-
-
-@pytest.mark.parametrize("others", [[], ["best/config.json", "checkpoints/step_1000.pt", "tokenizer/vocab.json"]])
-@pytest.mark.parametrize("run_dir", ["exp", "."])
-@pytest.mark.parametrize("option", ["--overwrite", "--dry-run", None])
-def test_a_config_yaml_of_the_user_makes_no_run_folder(folder, capfd, monkeypatch, run_dir, option, others):
-    """Not even in a folder that another toolkit wrote."""
-    exp = folder / "exp"
-    exp.mkdir()
-    for path in folder.glob("*.*"):
-        path.rename(exp / ("config.yaml" if path.name == "toy.yaml" else path.name))
-    for name in ("thesis.txt", *others):
-        (exp / name).parent.mkdir(exist_ok=True)
-        (exp / name).write_text("do not lose this")
-    before = {path: path.read_bytes() for path in exp.rglob("*") if path.is_file()}
-    monkeypatch.chdir(folder / exp if run_dir == "." else folder)
-    config = "config.yaml" if run_dir == "." else "exp/config.yaml"
-    assert main(["train", config, "--run-dir", run_dir, *filter(None, [option])]) == 2
-    assert "not empty and not a run folder; choose another --run-dir" in capfd.readouterr().err
-    assert {path: path.read_bytes() for path in exp.rglob("*") if path.is_file()} == before
 
 
 def test_dry_run_shows_figures_and_trains_nothing(folder, capfd):

@@ -5,12 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from support.forked import typed_in_a_shell
 from support.ranks import ROOT, finish, start_work
 from support.whole_runs import corpus, differences
+
+from seq2seq import runtime
+from seq2seq.tasks import task
 
 STEPS = ("--set", "training.max_steps=60")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the ranks")]
@@ -64,3 +68,17 @@ def test_killed_ranks_are_started_again_from_the_last_checkpoint(tmp_path):
     for rank in range(2):
         assert f"rank {rank} of 2 ended without a report" in errors
     assert differences(whole / "runs" / "toy", run) == []
+
+
+@pytest.mark.parametrize("part", ["_new_tokenizers", "find_overlap"])
+def test_ranks_wait_for_the_preparation_however_long_it_takes(tmp_path, monkeypatch, part):
+    """The tokenizer and the search for overlap are the work of the main rank alone."""
+    limit, original = 10, getattr(task, part)
+    monkeypatch.setattr(runtime, "WAIT_LIMIT", timedelta(seconds=limit))
+    monkeypatch.setattr(task, part, lambda *given: time.sleep(limit + 3) or original(*given))
+    folder = corpus(tmp_path / "run")
+    short = ("--set", "training.max_steps=1")
+    ended = finish(start_work(lambda: typed_in_a_shell("train", "toy.yaml", *short), 2, folder))
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    assert steps(folder / "runs" / "toy") == [1]
+    assert not list(folder.rglob("ranks-*"))
