@@ -32,7 +32,7 @@ BATCH_LINES = 4096
 def command(model: Path, source: Path, target: Path, output: Path | None, **loading: Any) -> None:
     """Print the log-probability of each line of TARGET, given the same line of SOURCE, and its number of tokens.
 
-    One line each: log-probability, tab, number of tokens.
+    Each line of the answer is the log-probability, a tab, and the number of tokens.
 
     The tokens are the model's pieces and the end of the sentence. No pair is skipped. Empty sides are scored too, and a
     pair too long for the model is split into equal parts, with a warning. The files must have the same number of

@@ -74,7 +74,7 @@ print(__file__.endswith("unguarded.py"), __spec__ and __spec__.name)
 @pytest.mark.slow
 @pytest.mark.parametrize("started", [["unguarded.py"], ["-m", "unguarded"]])
 def test_workers_do_not_run_the_script_of_the_caller(tmp_path, started):
-    """As they would where it lacks `if __name__ == "__main__":`."""
+    """A script without `if __name__ == "__main__":` would begin its work again in each of them."""
     (tmp_path / "unguarded.py").write_text(UNGUARDED)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(

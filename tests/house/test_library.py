@@ -194,7 +194,7 @@ print(run.result.step)
 
 @pytest.mark.slow
 def test_a_script_trains_with_workers(tmp_path):
-    """As the README writes it: without `if __name__ == "__main__":`, and where workers are used."""
+    """The script of the README has no `if __name__ == "__main__":`; the corpus is large enough for workers."""
     lines = "".join(f"{' '.join(row)}\n" for row in sentences(600, 1))
     for name in ("train.en", "train.de", "valid.en", "valid.de"):
         (tmp_path / name).write_text(lines)

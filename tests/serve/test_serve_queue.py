@@ -69,7 +69,7 @@ def test_each_sentence_is_taken_once_in_order_or_withdrawn(given_jobs, room, dat
 
 @pytest.mark.parametrize("others", [[], ["a", "b"]])
 def test_what_is_withdrawn_before_it_is_put_is_never_taken(others):
-    """As the sentences of a document whose client leaves at that moment."""
+    """The sentences of a document are withdrawn at that moment if its client leaves."""
     queue = Queue(1000, 10**6)
     if others:
         queue.put(job("x", others))
