@@ -34,7 +34,7 @@ DIFFERENT = ("sample", "min_length", "no_repeat_ngram")
 # Source tokens of a group on a CPU: the products of smaller groups are slower, and larger groups do not fit its caches.
 # Each worker gets several groups, so that all workers are busy until the end.
 LARGEST_GROUP, SMALLEST_GROUP, GROUPS_PER_WORKER = 1024, 256, 4
-# Length limits of searches are multiples of LIMIT_STEP; nearly all translations have at most FIRST_RATIO pieces per
+# Limits of first beam searches are multiples of LIMIT_STEP; nearly all translations have at most FIRST_RATIO pieces per
 # source piece.
 LIMIT_STEP, FIRST_RATIO = 16, 1.25
 # Hypotheses, in addition to beam_size, that must finish before a search without `early_stopping` ends.
@@ -94,10 +94,11 @@ class CTranslate2Engine:
     def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
         """Translate sentences (see `Engine.translate`), except that samples depend on the other sentences.
 
-        The sentences of a group share a length limit, a multiple of `LIMIT_STEP`. In greedy search and sampling, whose
-        rows are independent, a translation is then cut at its own limit. A beam search first has a short limit. A
-        sentence is searched again with its own limit if a hypothesis that was cut off could still be the best, unless
-        the best one repeats itself: it would continue to any limit, so the translation of the short search is kept.
+        The sentences of a group share a length limit. In greedy search and sampling, whose rows are independent, it is
+        the largest of their limits, and each translation is then cut at its own. A beam search first has a short limit,
+        usually a multiple of `LIMIT_STEP`. A sentence is searched again with its own limit if a hypothesis that was cut
+        off could still be the best, unless the best one repeats itself: it would continue to any limit, so the
+        translation of the short search is kept.
 
         Raises:
             RunError: the memory is too small for a group of sentences.
@@ -105,9 +106,8 @@ class CTranslate2Engine:
         if any(sentence.opening for sentence in sentences):
             return self._translate_opened(sentences, config)
         limits = length_limits(sentences, config, self.max_length - 1)  # `_scored` needs a position for the end
-        if config.sample or config.beam_size == 1:
-            shared = [min(_rounded_up(limit), self.max_length - 1) for limit in limits]
-            results = self._search(sentences, range(len(sentences)), shared, config)
+        if _has_independent_rows(config):
+            results = self._search(sentences, range(len(sentences)), limits, config)
             cut = {
                 index
                 for index, hypotheses in results.items()
@@ -198,8 +198,9 @@ class CTranslate2Engine:
         """Search the sentences with these indices, with their limits; return the hypotheses by index."""
         options = _options(config)
         submitted = (
-            (group, self._submit([sentences[index] for index in group], limits[group[0]], config, options))
+            (group, self._submit([sentences[index] for index in group], limit, config, options))
             for group in self._groups(sentences, indices, limits, config)
+            for limit in [max(limits[index] for index in group)]
         )
         results = {}
         for group, answers in _delayed(submitted, GROUPS_AHEAD * self._translator.num_translators):
@@ -218,7 +219,8 @@ class CTranslate2Engine:
     ) -> Iterator[list[int]]:
         """Yield groups of indices of sentences that CTranslate2 can search together, and that have similar lengths.
 
-        Their limits, minimum lengths, lengths of starts and forbidden sequences are equal. The longest come first.
+        Their minimum lengths, lengths of starts and forbidden sequences are equal, and in a beam search their limits.
+        The longest come first.
         """
         budget = (config.batch_tokens or SEARCH_TOKENS) // rows_per_sentence(config)
         if self._translator.device == "cpu":
@@ -228,7 +230,8 @@ class CTranslate2Engine:
 
         def kind(index: int) -> tuple[int, int, int, tuple[tuple[int, ...], ...]]:
             sentence = sentences[index]
-            return -limits[index], len(sentence.start), sentence.min_length, sentence.forbidden
+            limit = 0 if _has_independent_rows(config) else -limits[index]
+            return limit, len(sentence.start), sentence.min_length, sentence.forbidden
 
         for _, members in groupby(sorted(indices, key=kind), key=kind):
             same = list(members)
@@ -297,6 +300,11 @@ class CTranslate2Engine:
 
     def _to_target(self, ids: Sequence[int]) -> list[str]:
         return [self._target_pieces[id_] for id_ in ids]
+
+
+def _has_independent_rows(config: SearchConfig) -> bool:
+    """Whether the first pieces of a translation do not depend on the limit of the search."""
+    return config.sample or config.beam_size == 1
 
 
 def _num_tags(sentence: Sentence) -> int:

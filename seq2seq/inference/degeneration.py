@@ -12,7 +12,7 @@ from typing import Any
 
 from seq2seq.config.schema import SearchConfig
 from seq2seq.search.base import Hypothesis, Sentence
-from seq2seq.text.words import word_spans
+from seq2seq.text.words import words_of
 
 LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
 SYMPTOMS = {LOOP, LONG, EMPTY, SHORT, COPY}
@@ -117,8 +117,9 @@ def repeats(text: str) -> bool:
     """Whether up to 8 words with a letter or digit, or up to 8 characters with a letter, come 4 times in a row."""
     if any(map(str.isalpha, chain.from_iterable(run.group() for run in _RUN.finditer(text)))):
         return True
-    text = text.casefold()
-    words = [text[begin:end] for begin, end in word_spans(text, ())]
+    words = words_of(text.casefold())
+    if max(Counter(words).values(), default=0) < MIN_REPETITIONS:  # nearly always; the loop below is slow
+        return False
     for period in range(1, min(LONGEST_PERIOD, len(words) // MIN_REPETITIONS) + 1):
         run = 0
         for place, (word, later) in enumerate(zip(words, words[period:], strict=False)):

@@ -149,6 +149,8 @@ def join(
         ends: strings before and after the translation, such as white space.
         is_sampled: whether alternatives are samples, which may be equal.
     """
+    if [part.text for part in parts] == [source] and not answers[0].alternatives:  # nearly always, and faster
+        return replace(answers[0], flags=flags, source=source)
     rows = [(answer, *answer.alternatives) for answer in answers]
 
     def rank(number: int) -> Alternative:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from seq2seq.languages import language_code
-from seq2seq.text.writing import UNSPACED_SCRIPTS, script_of, scripts_of_language, scripts_of_letters
+from seq2seq.text.writing import UNSPACED_SCRIPTS, scripts_of_language, scripts_of_letters
 
 # Minimum probability of an answer. With it, none of 60,000 lines of English, German, French and Japanese is assigned
 # another language, neither among all languages nor among 2, 4 or 100 of them. Among all, two thirds of short sentences
@@ -47,7 +47,9 @@ class Identifier:
 
         It is empty for texts without letters, and for those in another language.
         """
-        names = self._written_as(text)
+        return self._ranked(text, self._written_as(scripts_of_letters(text)))
+
+    def _ranked(self, text: str, names: dict[str, str]) -> list[tuple[str, float]]:
         if not any(map(is_identifiable, names)):
             return [(name, 1.0 / len(names)) for name in names.values()]
         found = _probabilities(text)
@@ -64,8 +66,11 @@ class Identifier:
 
         If one language alone has the script of the text, the library is not needed.
         """
-        names = self._written_as(text) if num_letters(text) >= LEAST_LETTERS else {}
-        found = [(name, 1.0) for name in names.values()] if len(names) < 2 else self.ranked(text)
+        return self._judged(text, _weights(text))
+
+    def _judged(self, text: str, weights: dict[str, int]) -> tuple[str, float] | None:
+        names = self._written_as(weights) if sum(weights.values()) >= LEAST_LETTERS else {}
+        found = [(name, 1.0) for name in names.values()] if len(names) < 2 else self._ranked(text, names)
         return found[0] if found and found[0][1] >= LEAST_PROBABILITY else None
 
     def is_other(self, text: str, language: str) -> bool:
@@ -75,17 +80,17 @@ class Identifier:
         apart.
         """
         own = scripts_of_language(language)
-        if not own or num_letters(text) < LEAST_LETTERS:
+        weights = _weights(text) if own else {}
+        if sum(weights.values()) < LEAST_LETTERS:
             return False
-        weights = _weights(text)
         if sum(weights.get(script, 0) for script in own) < MOST_OWN_LETTERS * sum(weights.values()):
             return True
-        found = self.judged(text)
+        found = self._judged(text, weights)
         return found is not None and _code(found[0]) != _code(language) and is_identifiable(_code(language))
 
-    def _written_as(self, text: str) -> dict[str, str]:
-        """Return the names of the languages in the script of a text, by code."""
-        script = script_of(text)
+    def _written_as(self, letters: dict[str, int]) -> dict[str, str]:
+        """Return the names of the languages in the script of most letters, which comes first, by code."""
+        script = next(iter(letters), None)
         return {code: name for (code, own), name in self._names.items() if own == script}
 
 

@@ -36,6 +36,11 @@ def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
     return words
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, in order; a run of a script without spaces is one word."""
+    return (ASCII_WORD if text.isascii() else WORD).findall(text)
+
+
 def character_spans(text: str) -> list[Span]:
     """Return a span for each character: pieces with which `word_spans` takes each character of scripts without spaces
     as a word. Text in ASCII needs none."""

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.echo import TEXTS, EchoEngine, echo, tokenizers_of_texts
 
 from seq2seq.config.schema import SearchConfig
@@ -18,6 +20,7 @@ from seq2seq.inference.degeneration import (
     SPLIT,
     has_loop,
     remedy,
+    repeats,
     summary,
     symptom_counts,
     symptoms,
@@ -78,6 +81,16 @@ def test_loops_are_runs_of_a_period():
     assert not has_loop([4] * 9)
     assert not has_loop([1, 2, 3] * 3)
     assert not has_loop(list(range(100)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(["no", "NO", "cat", "sat", "5", ",", "哈"]), max_size=40))
+def test_repeated_words_are_found_wherever_they_begin(words):
+    """Up to 8 words, 4 times in a row, at least one with a letter or digit. No word here repeats its own letters."""
+    folded = [word.casefold() for word in words]
+    runs = (folded[begin : begin + 4 * period] for period in range(1, 9) for begin in range(len(words)))
+    loops = (run for run in runs if len(run) % 4 == 0 and run and run[: len(run) // 4] * 4 == run)
+    assert repeats(" ".join(words)) == any(any(word != "," for word in run) for run in loops)
 
 
 def test_remedies():

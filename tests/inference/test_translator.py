@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import DataError, ModelError, UserError
 from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inference.translation import PartSpans
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.direction import single_languages
@@ -53,6 +55,19 @@ def tokenizers() -> TokenizerPair:
 @pytest.fixture(scope="module")
 def transformer(tokenizers) -> Transformer:
     return make_transformer(tokenizers)
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_white_space_around_a_line_changes_only_places(tokenizers, transformer, n_best):
+    translator = make_translator(transformer, tokenizers, beam_size=4, n_best=n_best)
+    alone, between = translator.translate(TEXTS), translator.translate([f"  {text} " for text in TEXTS])
+    for plain, spaced in zip(alone, between, strict=True):
+        assert spaced.text == f"  {plain.text} "
+        for one, other in zip([plain, *plain.alternatives], [spaced, *spaced.alternatives], strict=True):
+            assert (one.log_prob, one.score, one.tokens) == (other.log_prob, other.score, other.tokens)
+        assert plain.parts == (PartSpans((0, len(plain.source)), (0, len(plain.text)), False, plain.flags),)
+        assert replace(plain.shifted(2, 2), source=spaced.source).parts == spaced.parts
+        assert (plain.flags, plain.source, spaced.source) == (spaced.flags, spaced.source[2:-1], f"  {plain.source} ")
 
 
 @settings(max_examples=20, deadline=None)

@@ -277,6 +277,17 @@ def test_neighbours_change_nothing_where_limits_are_tight(long_winded, values, p
     assert all(one[0].ids for one in together)
 
 
+@pytest.mark.parametrize(("beam_size", "fewest"), [(1, 1), (4, 2)], ids=["greedy", "beam"])
+def test_only_a_beam_search_groups_by_limits(ours, tmp_path, beam_size, fewest):
+    """Small groups are slow; rows that do not depend on each other may be cut afterwards."""
+    engine = converted_engine(ours, tmp_path / "export")
+    short, longer = ([Sentence(tuple([5] * length))] * 4 for length in (2, 20))
+    limits = [12] * 4 + [50] * 4
+    groups = list(engine._groups([*short, *longer], range(8), limits, SearchConfig(beam_size=beam_size)))
+    assert len(groups) == fewest
+    assert sorted(index for group in groups for index in group) == list(range(8))
+
+
 @pytest.mark.slow
 def test_no_caption_is_lost(real_data, tmp_path):
     """1,000 captions, greedy and with a beam, through the folder alone of a model that knows them."""
