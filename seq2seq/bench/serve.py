@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from seq2seq.bench.decoding import phrasebook
+from seq2seq.bench.decoding import TYPED, phrasebook
 from seq2seq.bench.measure import Entrant, Progress, figures, take_rounds
 from seq2seq.bench.report import Report, machine
 from seq2seq.errors import RunError
@@ -195,7 +195,8 @@ def _server(folder: Path, options: Mapping[str, Any], sentences: int) -> Iterato
         RunError: the server does not start.
     """
     renamed = {"source_language": "from", "target_language": "to"}
-    given = [f"--{renamed.get(name, name).replace('_', '-')}={value}" for name, value in options.items()]
+    typed = {name: TYPED[value] if isinstance(value, bool) else value for name, value in options.items()}
+    given = [f"--{renamed.get(name, name).replace('_', '-')}={value}" for name, value in typed.items()]
     queue = f"--max-queue={max(1000, 4 * sentences)}"
     command = [sys.executable, "-m", "seq2seq", "serve", str(folder), "--port=0", queue, "--no-page", *given]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:

@@ -150,7 +150,8 @@ def _tunable(folder: Path) -> "LoadedModel":
     model = load_outline(folder)
     if model.description.task != "translation":
         raise ModelError(f"{folder}: a classifier has no search settings; name a translation model")
-    if "search" not in json.loads((folder / GENERATION).read_text(encoding="utf-8")):
+    settings = folder / GENERATION  # which other programs may leave out
+    if "search" not in (read_object(settings) if settings.exists() else {}):
         kinds = " or ".join(kind for kind, name in KINDS.items() if name == read_object(folder / CONFIG)["model_type"])
         raise ModelError(
             f"{folder}: a folder of transformers; import it first: s2s convert {folder} --from {kinds} -o MODEL"

@@ -102,7 +102,11 @@ class Models:
     @property
     def sources(self) -> list[str]:
         """The source languages, without regions."""
-        return sorted({language_code(name) for model in self.translators for name in _names(model, "source")})
+        return self._sources(self.translators)
+
+    @staticmethod
+    def _sources(models: Iterable[ServedTranslator]) -> list[str]:
+        return sorted({language_code(name) for model in models for name in _names(model, "source")})
 
     def knows(self, language: str) -> bool:
         """Whether a model has this language, or may have it because its folder names no languages."""
@@ -144,8 +148,9 @@ class Models:
         if name is not None:
             return self._named(name, source, target)
         wanted = None if source is None or source.lower() == AUTO else source
-        if source is not None and wanted is None and len(self.sources) > 1:
-            raise _unclear(self.sources)
+        known = self._sources([model for model in self.translators if model.has("target", target)]) or self.sources
+        if source is not None and wanted is None and len(known) > 1:
+            raise _unclear(known)
         by_source = [model for model in self.translators if model.has("source", wanted)]
         if not by_source:
             raise _unknown("from", wanted, self.translators, "source")

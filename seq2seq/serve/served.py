@@ -299,7 +299,7 @@ def _fits(requested: str | None, has: str | None) -> bool:
     if requested is None or has is None or tag_of(requested) == tag_of(has):
         return True
     regions = [tag_of(name).partition("-")[2] for name in (requested, has)]
-    return language_code(requested) == language_code(has) and not all(regions)
+    return language_code(requested) == language_code(has) and (not all(regions) or regions[0] == regions[1])
 
 
 def tag_of(language: str | None) -> str:

@@ -133,16 +133,18 @@ class Trainer:
         latest = self._snapshots.prepare()
         files = self._restore(latest) if latest else None
         self._saved_step = self.state.step
+        self._clock.start(self.state.seconds)
         if self.state.finished and (reason := self._end_reason()):
             self._snapshots.prune(self.state)
-            self._clock.start(self.state.seconds)
             if self._measure_best_anew():
                 self._save()
             return self._result("already finished", reason)
         if latest:
             self._monitor.say(f"continuing from step {self.state.step:,}")
-        self.state.finished = None
         self._monitor.open(self.state.step, self._progress(), files)
+        if self.state.finished:
+            self.state.finished = None
+            self._save()  # if the run is killed now, `s2s runs clean` must not take it for finished
         self._rehearse()
         self._clock.start(self.state.seconds)
         self._measure_best_anew()
@@ -210,8 +212,7 @@ class Trainer:
 
     def _change_stage(self) -> None:
         ended = self.stream.epoch
-        remark = change_stage(self.state, self.stream, self.config, self._stages)
-        if remark is not None:
+        if (remark := change_stage(self.state, self.stream, self.config, self._stages)) is not None:
             self._monitor.stage(self.state.step, self.state.stage, self.stream.epoch, ended, remark)
 
     def _at_border(self) -> bool:

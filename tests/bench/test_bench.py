@@ -350,6 +350,7 @@ def test_a_server_is_measured_next_to_the_translator(model, folder, capfd, monke
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     (folder / "lines").write_text("\n".join(SOURCE) + "\n")
     typed = f"bench serve {model} -i {folder / 'lines'} --clients 2 --clients 5 --texts 3 --seconds 0.5 --threads 1"
+    typed += " --record off"
     assert main([*typed.split(), "--format", "json"]) == 0
     first, *others = json.loads(capfd.readouterr().out)["systems"]
     assert first["answers"] == len(SOURCE)

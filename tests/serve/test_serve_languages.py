@@ -1,5 +1,6 @@
 """A server of models of many languages: each request has its direction, over one engine, as `s2s translate` has it."""
 
+import json
 import threading
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.serve.limits import Refusal
 from seq2seq.serve.models import Models, load
 from seq2seq.serve.queue import Text
-from seq2seq.serve.served import Settings
+from seq2seq.serve.served import Settings, _fits
 from seq2seq.text.direction import Direction
 
 transformers = pytest.importorskip("transformers")
@@ -258,6 +259,30 @@ def test_tags_at_the_end_of_sources_are_those_of_the_direction(place, engine):
         found = served.compute([Text(line) for line in LINES], settings)
         assert [one.text for one in found] == [one.text for one in alone]
         assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in alone], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "has", "fits"),
+    [
+        ("zh-Hans", "zho_Hans", True), ("zh_hant", "zho_Hant", True), ("por-BR", "pt_BR", True), ("pt", "por_BR", True),
+        ("zh-Hans", "zho_Hant", False), ("pt-PT", "por_BR", False), ("de-Latn", "eng_Latn", False),
+    ],
+)  # fmt: skip
+def test_a_language_may_be_spelled_in_another_way_with_its_script_or_region(asked, has, fits):
+    assert _fits(asked, has) is fits
+
+
+def test_auto_needs_no_language_where_the_target_has_one_source(place, tmp_path):
+    """A text from which the language is not clear is refused only by a server of several sources for the target."""
+    quick_model(tmp_path / "back")
+    config = tmp_path / "back" / "config.json"
+    named = json.loads(config.read_text())
+    config.write_text(json.dumps({**named, "source_language": "de", "target_language": "en"}))
+    models = load([place / "pair", tmp_path / "back"], {"engine": "torch"}, {"device": "cpu"})
+    assert models.translator(models.source_of(["12"], "auto", "de", None), "de").name == "pair"
+    assert models.translator(models.source_of(["12"], "auto", "en", None), "en").name == "back"
+    with pytest.raises(Refusal, match="not clear"):
+        models.translator("auto", None)
 
 
 def test_a_model_of_one_pair_comes_before_one_of_many(place):

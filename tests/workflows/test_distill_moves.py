@@ -1,15 +1,18 @@
 """A distillation continues after its folders were moved, and makes a deleted result again if a step needs it."""
 
+import gzip
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.our_models import make_ours
 
 from seq2seq.config.values import PARTS_FILE
 from seq2seq.errors import UserError
-from seq2seq.files import record
+from seq2seq.files import read_object, record
+from seq2seq.workflows.augment.request import prepare
 from seq2seq.workflows.distill.steps import Distillation, Student
 from seq2seq.workflows.parts import PartCounts, finish_folder, open_parts, write_part
 
@@ -93,12 +96,26 @@ def test_the_same_contents_at_another_path_are_the_same_student(project, what):
     assert student(**MOVES[what]())._identity() == before
 
 
-def test_a_project_that_was_moved_has_the_same_student(project, monkeypatch):
-    before = student()._identity()
+def identity_of_pairs() -> dict[str, Any]:
+    Path("out").mkdir(exist_ok=True)
+    return dict(prepare(student()._wanted_pairs()).identity)
+
+
+def test_a_project_that_was_moved_has_the_same_student_and_pairs(project, monkeypatch):
+    before = student()._identity(), identity_of_pairs()
     assert str(project) not in str(before)
     project.rename(project.parent / "new")
     monkeypatch.chdir(project.parent / "new")
-    assert student()._identity() == before
+    assert (student()._identity(), identity_of_pairs()) == before
+
+
+def test_teachers_do_not_read_the_tag_of_back_translations(project):
+    open_parts(Path("back"), {"options": {"tag": "<back>"}, "languages": {"source": "en", "target": "de"}}, {})
+    write_part(Path("back"), 0, [{"source": "<back> A dog.", "target": "Ein Hund."}], PartCounts(1, 1))
+    finish_folder(Path("back"), read_object(Path("back", PARTS_FILE)), 1, PartCounts(1, 1))
+    Path("out").mkdir()
+    source, *_ = student(data__train="[{source: train.en, target: train.de}, {jsonl: back}]")._wanted_pairs().texts
+    assert gzip.decompress(source.read_bytes()).decode() == "A man has 2 dogs.\nA dog.\n"
 
 
 CHANGES: dict[str, Callable[[], object]] = {

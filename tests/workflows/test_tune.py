@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.domains import OLD, write_domain
+from support.foreign_models import make_marian
 from support.our_models import make_ours
 
 from seq2seq.cli import main
@@ -171,6 +172,15 @@ def test_the_best_of_each_setting_is_found(model, penalty):
         return trial.beam_size - 9 * abs(trial.length_penalty - penalty) + (trial.weights == "mean of 2")
 
     assert choice(model, value)[1] == Trial("mean of 2", max(BEAM_SIZES), penalty, {}, 0.0)
+
+
+def test_a_folder_of_transformers_is_named_also_without_generation_settings(tmp_path, capsys):
+    make_marian(tmp_path / "foreign")
+    (tmp_path / "foreign" / "generation_config.json").unlink()
+    (tmp_path / "text").write_text("a\n")
+    typed = ["--source", str(tmp_path / "text"), "--reference", str(tmp_path / "text"), "-o", str(tmp_path / "new")]
+    assert main(["tune", str(tmp_path / "foreign"), *typed]) == 2
+    assert "a folder of transformers; import it first: s2s convert" in capsys.readouterr().err
 
 
 def test_a_run_goes_on_after_it_was_tuned(run, capsys):

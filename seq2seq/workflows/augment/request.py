@@ -68,7 +68,8 @@ class Request:
     is_forced: bool = False
     """Whether a text in another language, or in another form than lines, is accepted."""
     base: Path | None = None
-    """Texts in this folder are named by their relative path, so that the pairs are the same wherever the folder is."""
+    """A folder that may be moved: texts in it are named by their relative path, and others by their file name, so that
+    the pairs are the same wherever they are."""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def plan(
 ) -> tuple[list[TextFacts], list[Shard]]:
     """Return facts and shards of texts, in order; with `limit`, of this number of lines from the beginning.
 
-    The names of texts in the folder `base` are relative to it.
+    With `base`, the names do not depend on where that folder and the texts are: the path in `base`, or the file name.
 
     Raises:
         DataError: a text cannot be read, or there are no lines.
@@ -72,8 +72,8 @@ def plan(
     before = 0
     for text in texts:
         rest = None if limit is None else limit - before
-        inside = base is not None and text.is_relative_to(base)
-        name = shown_name(str(text.relative_to(base) if inside else text))
+        place = text if base is None else text.relative_to(base) if text.is_relative_to(base) else text.name
+        name = shown_name(str(place))
         of_text, of_shards = _plan_text(text, name, shard_lines, before, rest)
         facts.append(of_text)
         shards += of_shards

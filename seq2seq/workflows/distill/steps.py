@@ -263,11 +263,19 @@ class Student:
 
     def _augment(self, report: Callable[[int, Mapping[str, Any]], None]) -> dict[str, Any]:
         """Let the teachers translate the source side of the training data, and the further text."""
+        with models_stay_open():
+            counts = augment(prepare(self._wanted_pairs()), self.request.executor, self.request.workers, report)
+        if not counts.pairs:
+            raise UserError(f"{self.pairs}: the teachers gave no pairs; lines left out: {counts.reasons}")
+        return {**asdict(counts), "description": record(self.pairs / PARTS_FILE)["sha256"]}
+
+    def _wanted_pairs(self) -> Request:
+        """Return the request for the pairs, whose texts are in the folder then."""
         request, data = self.request, self.config.data
         source, held_out = self.folder / "source.txt.gz", self.folder / "held_out.txt.gz"
         self._write_sources(source, data.train)
         self._write_sources(held_out, [data.valid, *data.test.values()])
-        wanted = Request(
+        return Request(
             tuple(self.teachers),
             (source, *(text.resolve() for text in request.texts)),
             self.pairs,
@@ -278,11 +286,6 @@ class Student:
             base=self.folder,
             is_forced=True,  # `make` has checked the languages of the texts
         )
-        with models_stay_open():
-            counts = augment(prepare(wanted), request.executor, request.workers, report)
-        if not counts.pairs:
-            raise UserError(f"{self.pairs}: the teachers gave no pairs; lines left out: {counts.reasons}")
-        return {**asdict(counts), "description": record(self.pairs / PARTS_FILE)["sha256"]}
 
     def _write_sources(self, path: Path, sources: Iterable[Any]) -> None:
         """Write the source lines of corpora, unless the file is there."""
@@ -292,8 +295,10 @@ class Student:
         packed = io.BytesIO()
         with gzip.GzipFile("", "wb", 6, packed, mtime=0) as stream:
             for source in sources:
-                for pair in open_pairs(source, *languages):
-                    stream.write(f"{as_one_line(pair.source)}\n".encode("utf-8", "replace"))
+                opened = open_pairs(source, *languages)
+                for pair in opened:
+                    text = pair.without(opened.tag).source  # the tag is not text, and the teachers do not know it
+                    stream.write(f"{as_one_line(text)}\n".encode("utf-8", "replace"))
         atomic.write_file(path, packed.getvalue())
 
     def student_config(self) -> Config:
