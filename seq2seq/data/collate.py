@@ -47,10 +47,10 @@ class _Batch:
         """Return the batch in page-locked memory, from which copies to a GPU are asynchronous."""
         return self._map(lambda _, tensor: tensor.pin_memory())
 
-    def split(self) -> tuple[Self, Self]:
-        """Return the first and the second half of the rows, each without unnecessary padding."""
-        middle = self._num_examples // 2
-        return self._rows(slice(0, middle)), self._rows(slice(middle, self._num_examples))
+    def split(self) -> list[Self]:
+        """Return the first and the second half of the examples, or the only example, without unnecessary padding."""
+        middle, end = self._num_examples // 2, self._num_examples
+        return [self._rows(slice(*half)) for half in ((0, middle), (middle, end)) if half[0] < half[1]]
 
     @property
     def _num_examples(self) -> int:

@@ -29,6 +29,7 @@ from seq2seq.text.tokenizer import TokenizerPair
 logger = logging.getLogger(__name__)
 
 FORMAT = 4
+LABELLED_FORMAT = 2  # of corpora of labelled texts
 # An interrupted preparation is continued by the next request for the same corpus, or deleted after a day.
 ABANDONED_SECONDS = 24 * 3600
 CACHE_REMEDY = "free disk space, or set data.cache_dir to another folder"
@@ -152,6 +153,7 @@ def prepare_corpus(
     sides = {"source": tokenizers.source} | ({"target": tokenizers.target} if labels is None else {})
     encoding = Encoding(sides, PairFilter(filters) if filters else None)
     settings = [filters and filters.model_dump(), tokenizers.fingerprint, list(sides), labels and list(labels)]
+    settings += [LABELLED_FORMAT] if encoding.is_labelled else []
     content = [FORMAT, [source.fingerprint for source in sources], *settings]
     folder = cache_dir / hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
     try:

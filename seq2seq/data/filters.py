@@ -92,11 +92,14 @@ class PairFilter:
 def example_key(example: Example) -> int:
     """Return 64 bits of a hash, as the identity of an example.
 
-    Among 10 million different ones, two have the same key with a chance of 1 in 300,000.
+    Among 10 million different ones, two have the same key with a chance of 1 in 300,000. A text with probabilities of
+    labels is another example than the same text with its likeliest label.
     """
-    first, second = (example.source, example.target) if isinstance(example, Pair) else (example.text, example.label)
-    direction = f"\n{example.direction}" if isinstance(example, Pair) and example.direction else ""
-    text = f"{first}\n{second}{direction}".encode("utf-8", "surrogatepass")
+    if isinstance(example, Pair):
+        first, second, more = example.source, example.target, f"\n{example.direction}" if example.direction else ""
+    else:
+        first, second, more = example.text, example.label, "\nprobabilities" if example.probabilities else ""
+    text = f"{first}\n{second}{more}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 

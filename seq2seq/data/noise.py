@@ -89,6 +89,8 @@ def perturbed(
     sides = list(example.texts)
     kept = f"{tag} " if tag and sides[0].startswith(f"{tag} ") else ""
     sides[0] = sides[0].removeprefix(kept)
+    if not all(map(str.strip, sides)):
+        return example  # a filter drops it as empty
     if "lost_punctuation" in chosen and all(map(LAST_MARK.search, sides)):
         sides = [LAST_MARK.sub("", side) for side in sides]
     if "repeated_punctuation" in chosen:

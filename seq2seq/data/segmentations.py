@@ -28,7 +28,7 @@ from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 # Longer lists would take too much of the disk, and are made when a batch needs them.
 MOST_STORED = 16
 CHUNK_EXAMPLES, CHUNKS_WORTH_A_POOL = 2000, 6
@@ -173,6 +173,12 @@ def _chunks(corpus: TokenCorpus, side: str) -> Iterator[list[list[int]]]:
         yield corpus.ids(side, np.arange(start, min(start + CHUNK_EXAMPLES, len(corpus))))
 
 
+def drawn_from(tokenizer: Tokenizer, row: Sequence[int]) -> str:
+    """Return the text whose segmentations may replace a row of ids; empty if it has a piece that is unknown, because
+    its ids do not tell the text."""
+    return "" if tokenizer.unk_id in row else tokenizer.decode(row)
+
+
 @dataclass(frozen=True)
 class _Listing:
     """The listing of the best segmentations of the texts of a chunk; it is sent to each process."""
@@ -185,7 +191,8 @@ class _Listing:
         scores = np.full((len(rows), self.number), -np.inf, np.float32)
         ids: list[int] = []
         for index, row in enumerate(rows):
-            found = self.tokenizer.segmentations(self.tokenizer.decode(row), self.number) or [(list(row), 0.0)]
+            text = drawn_from(self.tokenizer, row)
+            found = (self.tokenizer.segmentations(text, self.number) if text else []) or [(list(row), 0.0)]
             for place, (pieces, score) in enumerate(found):
                 lengths[index, place], scores[index, place] = len(pieces), score
                 ids += pieces

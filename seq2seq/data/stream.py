@@ -24,7 +24,7 @@ from seq2seq.data.collate import (
 from seq2seq.data.corpus import TokenCorpus
 from seq2seq.data.directions import RowTags
 from seq2seq.data.sampler import TokenBudgetSampler, moved_position
-from seq2seq.data.segmentations import Segmentations
+from seq2seq.data.segmentations import Segmentations, drawn_from
 from seq2seq.data.shapes import ShapeTable
 from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
@@ -118,9 +118,9 @@ class CorpusBatches:
     def _resegmented(self, row: list[int], tokenizer: Tokenizer, key: str, max_pieces: int | None) -> list[int]:
         """Return `row`, or, for a share of the keys, a random segmentation of its text."""
         config, draw = self._sampling, random.Random(key)
-        if draw.random() >= config.sampling:
+        if draw.random() >= config.sampling or not (text := drawn_from(tokenizer, row)):
             return row
-        sampled = tokenizer.sample(tokenizer.decode(row), draw, config.sampling_nbest, config.sampling_alpha)
+        sampled = tokenizer.sample(text, draw, config.sampling_nbest, config.sampling_alpha)
         return sampled if len(sampled) <= _most_drawn(np.array(len(row)), max_pieces) else row
 
 

@@ -91,6 +91,7 @@ def save_model(
                 tokenizers.save(temporary)
             else:
                 tokenizers.source.save(temporary / SOURCE_FILE)
+                tokenizers.save_languages(temporary)
             values = {
                 "format": FORMAT,
                 "format_version": FORMAT_VERSION,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -17,6 +17,7 @@ from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import FREE_MODEL_KEYS
 from seq2seq.config.directions import LanguagesConfig, Sides, direction_name
 from seq2seq.config.presets import PRESETS
+from seq2seq.config.problems import describe
 from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig, VocabularyConfig
 from seq2seq.data.directions import open_set, open_training
 from seq2seq.data.examples import Source
@@ -30,6 +31,8 @@ from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tagged_tokenizer import Languages, TaggedTokenizerPair
 from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
 from seq2seq.text.trained_with import trained_with
+
+Settings = TypeVar("Settings", SearchConfig, ModelConfig)
 
 # The keys of `tokenizer` that are always those of the run, also with the tokenizers of another model.
 OWN_KEYS = frozenset({"init_from", "sampling", "sampling_nbest", "sampling_alpha"})
@@ -208,7 +211,7 @@ def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair |
             taken = {
                 key: getattr(initial.description.search, key) for key in SEARCH_KEYS - config.search.model_fields_set
             }
-            changes["search"] = SearchConfig.model_validate({**dict(config.search), **taken})
+            changes["search"] = _with_those_of(SearchConfig, {**dict(config.search), **taken}, "search")
         config = config.model_copy(update=changes)
     elif given is not None:
         config = config.model_copy(update={"tokenizer": _tokenizer(config, given, "tokenizer.init_from")})
@@ -315,4 +318,18 @@ def _model(config: Config, initial: ModelConfig) -> ModelConfig:
             problems.append(f"model.{named}, but the model of training.init_from has {shown(value)}; leave the key out")
     if problems:
         raise ConfigError("config", problems)
-    return ModelConfig.model_validate({**dict(initial), **written, "preset": None})
+    return _with_those_of(ModelConfig, {**dict(initial), **written, "preset": None}, "model")
+
+
+def _with_those_of(kind: type[Settings], values: Mapping[str, Any], section: str) -> Settings:
+    """Return the settings of a section, of which those that are not written are those of the initial model.
+
+    Raises:
+        ConfigError: they do not fit together.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        found = [describe({**each, "loc": (section, *each["loc"])}) for each in error.errors()]
+        others = f"{section}: keys that are not written have the values of the model of training.init_from"
+        raise ConfigError("config", [*found, others]) from error

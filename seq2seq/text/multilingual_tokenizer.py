@@ -196,6 +196,10 @@ class MultilingualTokenizerPair(MarianTokenizerPair):
         """Write `source.spm`, `target.spm`, `vocab.json` and `languages.json`."""
         self.source.save(folder / SOURCE_FILE)
         self.target.save(folder / TARGET_FILE)
+        self.save_languages(folder)
+
+    def save_languages(self, folder: Path) -> None:
+        """See `TokenizerPair.save_languages`."""
         text = json.dumps(self.source.tagging.as_json(), ensure_ascii=False, indent=1)
         (folder / LANGUAGES_FILE).write_text(text, encoding="utf-8")
 

@@ -200,6 +200,10 @@ class TaggedTokenizerPair(TokenizerPair):
     def save(self, folder: Path) -> None:
         """Write `source.spm`, `target.spm` and `languages.json`."""
         super().save(folder)
+        self.save_languages(folder)
+
+    def save_languages(self, folder: Path) -> None:
+        """See `TokenizerPair.save_languages`."""
         text = json.dumps(self.languages.as_json(), ensure_ascii=False, indent=1)
         (folder / LANGUAGES_FILE).write_text(text, encoding="utf-8")
 

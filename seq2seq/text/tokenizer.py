@@ -320,6 +320,9 @@ class TokenizerPair:
         self.source.save(folder / SOURCE_FILE)
         self.target.save(folder / TARGET_FILE)
 
+    def save_languages(self, folder: Path) -> None:
+        """Write `languages.json`, if sequences have tags of languages."""
+
 
 def bytes_without(tokenizer: ReadingTokenizer, removed: Collection[str]) -> bytes:
     """Return the .spm file of a tokenizer without these pieces."""

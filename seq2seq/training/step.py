@@ -64,9 +64,9 @@ class GradientStep:
                 self._weights.sum_gradients(self._trained)
                 return sums
             release()
-            halves = self._halves(batches[failed])
+            smaller = self._smaller(batches[failed])
             rest = [part for batch in batches[failed + 1 :] for part in self._split_known(batch)]
-            batches = [*batches[:failed], *halves, *rest]
+            batches = [*batches[:failed], *smaller, *rest]
 
     def update(self, rate: float) -> Tensor:
         """Clip the gradient, change the weights if it is finite, and return its norm before clipping.
@@ -131,20 +131,22 @@ class GradientStep:
         return (total, correct), None
 
     def _split_known(self, batch: Any) -> list[Any]:
-        if self.split_above is None or padded_size(batch) <= self.split_above or len(batch) < 2:
+        if self.split_above is None or padded_size(batch) <= self.split_above:
             return [batch]
-        return [part for half in batch.split() for part in self._split_known(half)]
+        parts = batch.split()
+        return parts if len(parts) < 2 else [part for half in parts for part in self._split_known(half)]
 
-    def _halves(self, batch: Any) -> tuple[Any, Any]:
-        size = padded_size(batch)
-        if len(batch) < 2 or not self._weights.can_split_alone:
-            what = "a single example" if len(batch) < 2 else "a batch"
+    def _smaller(self, batch: Any) -> list[Any]:
+        """Return the halves of a batch that did not fit; of a single example, the batch without its spare rows."""
+        size, parts = padded_size(batch), batch.split()
+        if padded_size(parts[0]) >= size or not self._weights.can_split_alone:
+            what = "a single example" if len(parts) < 2 else "a batch"
             raise RunError(
                 f"{what} of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
                 "training.batch_tokens, data.filters.max_length or the model's sizes"
             )
         self.split_above = min(self.split_above or size, size - 1)
-        return batch.split()
+        return parts
 
 
 @contextlib.contextmanager

@@ -72,6 +72,15 @@ def test_copies_are_the_same_on_both_sides_and_of_every_kind():
     assert kinds == {"emoji", "number", "name"}
 
 
+@pytest.mark.parametrize("kind", NoiseConfig.kinds)
+@pytest.mark.parametrize("example", [Pair("A line.", " "), Pair("", "Eine."), Pair("", ""), LabelledText(" ", "1")])
+def test_noise_makes_no_example_of_a_blank_side(example, kind):
+    """The filter of empty examples comes later."""
+    assert only(kind, example) == example
+    tagged = Pair("<back> ", "Eine.")
+    assert perturbed(tagged, NoiseConfig(**{kind: 1.0}), random.Random(1), tag="<back>") == tagged
+
+
 def test_a_labelled_text_keeps_its_label():
     assert only("upper", LabelledText("so good", "1")) == LabelledText("SO GOOD", "1")
 

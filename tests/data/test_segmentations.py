@@ -12,6 +12,7 @@ from seq2seq.data import segmentations
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.segmentations import MOST_STORED, prepare_segmentations
 from seq2seq.data.sources import open_pairs
+from seq2seq.data.stream import CorpusBatches
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 WORDS = ("the", "a", "man", "woman", "reads", "writes", "bicycle", "newspaper", "\u2581", "\U0001f600")
@@ -74,6 +75,25 @@ def test_a_draw_depends_on_seed_epoch_side_and_example_alone(corpus_and_tokenize
     assert drawn_rows(other, "source", everything, 3) != whole
     assert drawn_rows(stored, "source", everything, 4) != whole
     assert set(drawn_rows(stored, "target", everything, 3)) != set(whole)
+
+
+@pytest.mark.parametrize("nbest", [6, MOST_STORED + 1], ids=["stored", "for each batch"])
+def test_a_text_with_an_unknown_character_has_only_its_own_pieces(tmp_path, nbest):
+    """Its pieces do not tell the text: others would be those of a question mark."""
+    config = CONFIG.model_copy(update={"byte_fallback": False, "sampling": 1.0, "sampling_nbest": nbest})
+    tokenizer = Tokenizer.train(["the red man reads a newspaper"] * 9, config.model_copy(update={"vocab_size": 30}), 1)
+    (tmp_path / "text").write_text("the réd man\nthe red man\n", encoding="utf-8")
+    source = open_pairs(SourceConfig(source=tmp_path / "text", target=tmp_path / "text"), "en", "de")
+    tokenizers = TokenizerPair(tokenizer, tokenizer)
+    corpus = prepare_corpus([source], tokenizers, None, tmp_path / "cache")
+    stored = prepare_segmentations(corpus, tokenizers, config, 1, 1)
+    assert (stored is None) == (nbest > MOST_STORED)
+    batches = CorpusBatches(corpus, tokenizers, config, 1, segmentations=stored)
+    unknown, _ = corpus.ids("source", np.arange(2))
+    assert tokenizer.unk_id in unknown
+    drawn = [batches(np.arange(2), epoch).source_ids.tolist() for epoch in range(20)]
+    assert all(first[: len(unknown)] == unknown for first, _ in drawn)
+    assert len({tuple(second) for _, second in drawn}) > 1
 
 
 def test_segmentations_that_are_too_long_are_not_drawn(corpus_and_tokenizers):

@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.stored_bytes import flip_a_bit, snapshot
+from support.tokenizer_kinds import KINDS, pair_of_kind
 
 from seq2seq.config import file as config_file
 from seq2seq.config.corpora import SourceConfig
@@ -89,6 +90,17 @@ def test_a_classifier_comes_back_as_it_was(tmp_path, tokenizer):
     assert not (tmp_path / "m" / "target.spm").exists()
     ids, mask = torch.tensor([[1, 20, 30, 2]]), torch.ones(1, 4, dtype=torch.bool)
     assert torch.equal(loaded.model(ids, mask), module(ids, mask))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_classifier_comes_back_with_tokenizers_of_every_kind(tmp_path, kind):
+    """Those of a model of many languages, from whose encoder it was trained, have their languages in a file."""
+    settings, pair = config("classification"), pair_of_kind(kind, "unigram")
+    module = EncoderClassifier(settings.model, ClassifierConfig(), pair.source.vocab_size, 2).eval()
+    save_model(tmp_path / "m", module.state_dict(), ModelDescription.of(settings, ("bad", "good")), pair)
+    loaded = load_model(tmp_path / "m").tokenizers
+    assert loaded.source.fingerprint == pair.undirected.source.fingerprint
+    assert loaded.source.read("a small house") == pair.undirected.source.read("a small house")
 
 
 def test_loading_draws_no_random_numbers(tmp_path, tokenizer):

@@ -52,9 +52,8 @@ class ToyBatch:
 
     def split(self):
         middle = len(self) // 2
-        return make_batch(self.inputs[:middle], self.labels[:middle]), make_batch(
-            self.inputs[middle:], self.labels[middle:]
-        )
+        halves = slice(0, middle), slice(middle, len(self))
+        return [make_batch(self.inputs[half], self.labels[half]) for half in halves if half.start < half.stop]
 
 
 class ToyModel(nn.Module):

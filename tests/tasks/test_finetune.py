@@ -312,6 +312,14 @@ def test_a_foreign_model_says_what_is_left_out(marian):
     assert complete(config_for("classification"), marian).model == marian.model.config
 
 
+def test_written_settings_that_do_not_fit_those_of_the_model_are_one_mistake(tmp_path):
+    initial = make_ours(tmp_path / "ours", search=SearchConfig(beam_size=1))
+    with pytest.raises(ConfigError, match=r"search: n_best 3 is more than beam_size 1(.|\n)*training\.init_from"):
+        complete(config_for(search=SearchConfig(n_best=3)), initial)
+    both = SearchConfig(n_best=3, beam_size=4)
+    assert complete(config_for(search=both), initial).search.beam_size == 4
+
+
 def test_a_config_that_was_completed_says_the_same_again(marian):
     once = complete(config_for(), marian)
     again = Config.model_validate(once.model_dump())

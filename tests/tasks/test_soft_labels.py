@@ -170,6 +170,15 @@ def test_what_is_dropped_takes_its_probabilities_along(tmp_path):
     np.testing.assert_allclose(corpus.probabilities(np.arange(3)), [list(shares.values()) for shares in SHARES])
 
 
+def test_probabilities_are_no_duplicates_of_the_labels_of_the_same_texts(tmp_path):
+    """Those that agree with the label teach more than those that do not; with both kinds, both are kept."""
+    gold = [{"text": record["text"], "label": label} for record, label in zip(RECORDS, "010", strict=True)]
+    corpus = prepared(tmp_path, gold, RECORDS, gold, filters=FilterConfig())
+    assert corpus.counts.dropped == {"duplicate": len(gold)}
+    expected = [[1, 0], [0, 1], [1, 0], *(list(shares.values()) for shares in SHARES)]
+    np.testing.assert_allclose(corpus.probabilities(np.arange(6)), expected)
+
+
 def test_all_sources_have_probabilities_of_all_labels(tmp_path):
     with pytest.raises(DataError, match=r"0\.jsonl: no probabilities of label '2', which other texts have"):
         prepared(tmp_path, RECORDS, hard("2"))

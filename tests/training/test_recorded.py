@@ -28,7 +28,7 @@ from seq2seq.tasks.run_folder import RunFolder, began_with_fixed_shapes, write_n
 from seq2seq.training import recorded
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.recorded import RecordedStep, check_record, choose_recording
-from seq2seq.training.step import GradientStep
+from seq2seq.training.step import GradientStep, padded_size
 from seq2seq.training.weights import Weights
 
 
@@ -163,6 +163,27 @@ def test_halves_of_a_filled_batch_are_those_of_its_examples():
     for half, other in zip(halves, expected, strict=True):
         assert torch.equal(half.source_ids, other.source_ids)
         assert (half.num_targets, half.num_tokens, half.is_filled) == (other.num_targets, other.num_tokens, False)
+
+
+@pytest.mark.parametrize("fits", [1, 0], ids=["without its spare rows", "not at all"])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_single_example_loses_its_spare_rows_where_memory_is_short(is_known, fits):
+    batch, plain = SMALL[2], make_batch((1, 2))
+    step, _ = make()
+    compute = step._compute_loss
+
+    def short(module, given):
+        if len(given) > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return compute(module, given)
+
+    step._compute_loss, step.split_above = short, padded_size(plain) if is_known else None
+    if not fits:
+        with pytest.raises(RunError, match="a single example of"):
+            step.compute_gradient([batch], batch.num_targets)
+        return
+    expected, _ = make()[0].compute_gradient([plain], plain.num_targets)
+    torch.testing.assert_close(step.compute_gradient([batch], batch.num_targets)[0], expected)
 
 
 def test_a_batch_that_does_not_fit_its_shape_is_unchanged():
