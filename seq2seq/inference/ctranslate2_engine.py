@@ -251,7 +251,7 @@ class CTranslate2Engine:
             max_decoding_length=limit + _num_tags(sentences[0]),
             suppress_sequences=[self._to_target(ids) for ids in sentences[0].forbidden] or None,
             asynchronous=True,
-            min_decoding_length=min_length(sentences[0], config),
+            min_decoding_length=min_length(sentences[0], config) + _num_tags(sentences[0]),
             **options,
         )
 

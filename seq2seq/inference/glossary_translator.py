@@ -65,11 +65,6 @@ class _Draft:
         """The source with its tag, as the model reads it."""
         return self.tag + self.source
 
-    @property
-    def words_avoided(self) -> list[str]:
-        """The words of `avoided`, sorted."""
-        return sorted(forbidden.words for forbidden in self.avoided)
-
     def missing(self) -> list[Match]:
         """Return the terms that the translation lacks and that can still be tried.
 
@@ -99,7 +94,7 @@ class GlossaryTranslator:
         parts = [[self._draft(answer, spans) for spans in answer.parts] for answer in translations]
         for of_line, prefix in zip(parts, prefixes or (), strict=prefixes is not None):
             if of_line:
-                of_line[0].prefix = prefix.rstrip()
+                of_line[0].prefix = prefix
         flat = [part for line in parts for part in line]
         for _ in range(MOST_ROUNDS):
             if not (offending := [part for part in flat if self._forbidden_in(part.text).keys() - part.avoided]):
@@ -144,6 +139,11 @@ class GlossaryTranslator:
         """Return the forbidden words in a translation, with their places."""
         return self.glossary.said(text)
 
+    def _suppressed(self, part: _Draft) -> dict[str, bool]:
+        """Return the words to suppress, and for each whether longer words that begin with it are suppressed too."""
+        found = {one.words: self.glossary.suppresses_longer(one, part.known) for one in part.avoided}
+        return dict(sorted(found.items()))
+
     def _avoid(self, parts: Sequence[_Draft]) -> None:
         """Decode these parts again with their forbidden words suppressed, and keep usable translations.
 
@@ -154,7 +154,7 @@ class GlossaryTranslator:
         answers = self.translator.translate(
             [part.tagged for part in parts],
             [part.prefix for part in parts],
-            forbidden=[part.words_avoided for part in parts],
+            forbidden=[self._suppressed(part) for part in parts],
         )
         for part, answer in zip(parts, answers, strict=True):
             is_usable = HARMLESS.issuperset(answer.flags) and not self.glossary.evades(answer.text, part.known)
@@ -177,7 +177,7 @@ class GlossaryTranslator:
             (index, match, before)
             for index, ((part, match), run) in enumerate(zip(tries, runs, strict=True))
             for before in _cuts(part.text, run)
-            if len(before) >= len(part.prefix)
+            if len(before) >= len(part.prefix.rstrip())
         ]
         leading = self.aligner.next_words([(parts[index].tagged, before) for index, _, before in cuts], LEADING_WORDS)
         choices = [
@@ -188,7 +188,7 @@ class GlossaryTranslator:
         answers = self.translator.translate(
             [parts[index].tagged for index, _ in requests],
             [prefix for _, prefix in requests],
-            forbidden=[parts[index].words_avoided for index, _ in requests],
+            forbidden=[self._suppressed(parts[index]) for index, _ in requests],
             has_whole_prefixes=True,
         )
         candidates = [

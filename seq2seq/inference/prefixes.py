@@ -4,7 +4,7 @@
 """
 
 import functools
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.lines import as_one_line
@@ -69,13 +69,22 @@ class Prefixes:
         last = rest.decode("utf-8", "replace")
         return Prefix(text, tuple(ids[:first]), Opening(steps), begun + (last if begun else last.removeprefix(" ")))
 
-    def forbidden(self, words: Collection[str]) -> tuple[tuple[int, ...], ...]:
-        """Return the usual spellings of words as ids, with the first letter in either case."""
+    def forbidden(self, words: Mapping[str, bool]) -> tuple[tuple[int, ...], ...]:
+        """Return the usual spellings of words as ids, with the first letter in either case.
+
+        Args:
+            words: for each word, whether the beginnings of longer words are spelled too.
+        """
         language = self._language
-        cases = {form for word in words for form in (word, lower(word[:1], language) + word[1:], title(word, language))}
+        cases = {
+            form: has_longer
+            for word, has_longer in words.items()
+            for form in (word, lower(word[:1], language) + word[1:], title(word, language))
+        }
         sequences: set[tuple[int, ...]] = set()
-        for form in cases:
+        for form, has_longer in cases.items():
             ids = self._target.encode(form)
             spelled = self._spellings.spelled(ids)
-            sequences |= {tuple(ids), *self._spellings.sequences(spelled, MOST_SPELLINGS, len(ids) + MORE_PIECES)}
+            most = MOST_SPELLINGS, len(ids) + MORE_PIECES
+            sequences |= {tuple(ids), *self._spellings.sequences(spelled, *most, is_whole=not has_longer)}
         return tuple(sorted(sequences))

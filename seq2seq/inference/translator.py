@@ -7,7 +7,7 @@ import copy
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -189,7 +189,7 @@ class Translator:
         lines: Sequence[str],
         prefixes: Sequence[str] | None = None,
         first_line: int = 0,
-        forbidden: Sequence[Collection[str]] = (),
+        forbidden: Sequence[Mapping[str, bool]] = (),
         has_whole_prefixes: bool = False,
     ) -> list[Translation]:
         """Translate each line independently.
@@ -204,8 +204,9 @@ class Translator:
             prefixes: required beginning of each translation, empty for none; in a line in parts, that of the first
                 part. It may end inside a word.
             first_line: number of the first line, from 0; the random numbers of a sample depend on the line number.
-            forbidden: words for each line that are suppressed in its translation, except in its prefix. The model may
-                still spell them with unusual pieces.
+            forbidden: words for each line that are suppressed in its translation, except in its prefix, and for each of
+                them whether longer words that begin with it are suppressed too. The model may still spell them with
+                unusual pieces.
             has_whole_prefixes: whether the prefixes end with whole words.
 
         Raises:
@@ -218,7 +219,7 @@ class Translator:
         lines: Sequence[str],
         prefixes: Sequence[str] | None = None,
         first_line: int = 0,
-        forbidden: Sequence[Collection[str]] = (),
+        forbidden: Sequence[Mapping[str, bool]] = (),
         has_whole_prefixes: bool = False,
     ) -> Work[list[Translation]]:
         """Do what `translate` does, and yield each search (`overlap`)."""
@@ -241,7 +242,7 @@ class Translator:
         lines: Sequence[str],
         prefixes: Sequence[Prefix],
         first_line: int,
-        forbidden: Sequence[Collection[str]],
+        forbidden: Sequence[Mapping[str, bool]],
     ) -> Iterator[_Request]:
         """Yield the requests of the parts of all lines; a prefix belongs to the first part of its line."""
         source = self.tokenizers.source

@@ -97,7 +97,8 @@ def _shifts(
         lines = reader.examples_at(numbers.tolist())
         if lines and all(len(texts) == 2 for texts in lines.values()):
             rows = find_shift_by_shapes(*zip(*lines.values(), strict=True), difference)
-            shifts = [replace(run, first=numbers[run.first - 1], last=numbers[run.last - 1]) for run in rows] or shifts
+            places = [[int(numbers[number - 1]) for number in (run.first, run.last)] for run in rows]
+            shifts = [replace(run, first=a, last=b) for run, (a, b) in zip(rows, places, strict=True)] or shifts
     return shifts
 
 

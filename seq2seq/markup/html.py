@@ -11,7 +11,7 @@ from typing import Literal
 from seq2seq.errors import DataError
 from seq2seq.markup.document import Document
 from seq2seq.markup.segments import Builder
-from seq2seq.markup.tags import EMPTY, Lexeme, build, escape_text
+from seq2seq.markup.tags import EMPTY, Lexeme, build, closes_itself, escape_text
 
 _CHARSET = re.compile(r"<meta\b[^>]{0,200}?charset\s{0,20}=\s{0,20}[\"']?\s{0,20}([\w.:-]+)", re.IGNORECASE)
 _HEAD = 4096
@@ -94,7 +94,7 @@ class _Tokenizer:
             if raw.startswith("</"):
                 kind: Literal["open", "close", "empty"] = "close"
             else:
-                kind = "empty" if lower in EMPTY or raw.endswith("/>") else "open"
+                kind = "empty" if lower in EMPTY or closes_itself(raw) else "open"
             return Lexeme(kind, raw, lower)
         if text.startswith(("<!", "<?", "</"), begin):
             own = next((ending for start, ending in _OWN_ENDS.items() if text.startswith(start, begin)), ">")

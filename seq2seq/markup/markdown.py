@@ -22,7 +22,7 @@ from seq2seq.markup.document import Document, Template
 from seq2seq.markup.html import read as read_html
 from seq2seq.markup.protected import EMOJI, Found, find
 from seq2seq.markup.segments import Builder, Item, text_item
-from seq2seq.markup.tags import EMPTY, FORMATTING, SEPARATING, escape_text
+from seq2seq.markup.tags import EMPTY, FORMATTING, SEPARATING, closes_itself, escape_text
 
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -217,7 +217,7 @@ class _Block:
         """Give a tag of HTML to the builder."""
         found = _TAG.match(raw)
         name = found[2].lower() if found else ""
-        if not found or name in EMPTY or raw.endswith("/>"):
+        if not found or name in EMPTY or closes_itself(raw):
             self._builder.add(Item("point", (raw,), separates=name in SEPARATING))
             return
         kind = "close" if found[1] else "open"

@@ -52,6 +52,14 @@ _DECIMAL = re.compile(r"&#([0-9]+)")
 _ATTRIBUTE = re.compile(r"""(?<![^\s/>="'])([^\s/>="']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++))""")
 
 
+_VALUE_AT_END = re.compile(r"=\s*+[^\s\"'=<>`][^\s\"'>]*+>$")
+
+
+def closes_itself(tag: str) -> bool:
+    """Whether a raw tag of HTML ends in `/>`; the slash at the end of a value without quotes belongs to the value."""
+    return tag.endswith("/>") and not _VALUE_AT_END.search(tag)
+
+
 @dataclass(frozen=True)
 class Lexeme:
     """A tag, a stretch of text, or other markup, as in the source."""

@@ -27,6 +27,7 @@ _HAS_PROLOG = re.compile(r"\ufeff?(?>\s*+(?:<!--.*?-->|<\?(?!xml\s).*?\?>))*+\s*
 # Elements of XLIFF, TMX and Qt's TS, whose sources must not be replaced by translations.
 _BILINGUAL = {"xliff", "trans-unit", "tmx", "tuv", "TS"}
 _CDATA_BEGIN, _CDATA_END = "<![CDATA[", "]]>"
+_OTHER = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML does not have
 _HAS_TAGS = re.compile(r"</?[A-Za-z]|&#?\w+;")
 
 
@@ -40,7 +41,7 @@ def segments(text: str) -> Document:
     found = lexemes(text)
     closing = ends(found)
     inside = _inside_text(found)
-    builder = Builder(escape_text)
+    builder = Builder(_as_text)
     waiting: list[Lexeme] = []  # content of an element with text
     index = 0
     while index < len(found):
@@ -110,9 +111,14 @@ def _insert_cdata(builder: Builder, raw: str) -> None:
         builder.cut((_CDATA_END,), _as_cdata)
 
 
+def _as_text(text: str) -> str:
+    """Escape text between tags."""
+    return escape_text(_OTHER.sub("\ufffd", text))
+
+
 def _as_cdata(text: str) -> str:
     """Escape text of a CDATA section: an end of a section in it is divided between two sections."""
-    return text.replace(_CDATA_END, f"]]{_CDATA_END}{_CDATA_BEGIN}>")
+    return _OTHER.sub("\ufffd", text).replace(_CDATA_END, f"]]{_CDATA_END}{_CDATA_BEGIN}>")
 
 
 def _check(text: str) -> None:

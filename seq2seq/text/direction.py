@@ -29,15 +29,18 @@ def languages_named(name: str, known: Sequence[str]) -> list[str]:
     """Return the names under which a model may know a language; none or several if the language is not clear.
 
     Args:
-        name: as a user writes it: `de`, `deu`, `deu_Latn` and `German` are the same.
+        name: as a user writes it: `de`, `deu`, `deu_Latn` and `German` are the same. A script is another language than
+            another script.
         known: the names of the model.
     """
     spelled = _plain(name)
     exact = next((one for one in known if _plain(one) == spelled), None)
     if exact:
         return [exact]
-    same, script = [one for one in known if language_code(one) == language_code(name)], spelled.partition("_")[2]
-    return [one for one in same if script and _plain(one).partition("_")[2] == script] or same
+    same, rest = [one for one in known if language_code(one) == language_code(name)], spelled.partition("_")[2]
+    alike = [one for one in same if rest and _plain(one).partition("_")[2] == rest]
+    script = _script(name)
+    return alike or [one for one in same if script is None or _script(one) in (None, script)]
 
 
 def nearest_language(name: str, known: Sequence[str]) -> str:
@@ -64,6 +67,11 @@ def find_language(name: str, known: Iterable[str], option: str) -> str:
         raise UserError(f"{option} {name}: the model has several such languages: {', '.join(same)}; name one of them")
     close, listed = nearest_language(name, names), some_of(names, MOST_LISTED)
     raise UserError(f"{option} {name}: not a language of the model{close}; it has {listed}")
+
+
+def _script(name: str) -> str | None:
+    """Return the script in the name of a language, such as `latn`; None without one."""
+    return next((part for part in _plain(name).split("_")[1:] if len(part) == 4 and part.isalpha()), None)
 
 
 def _plain(name: str) -> str:

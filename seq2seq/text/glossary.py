@@ -232,6 +232,13 @@ class Glossary:
         )
         return any(map(self._hides, new - known))
 
+    def suppresses_longer(self, word: Forbidden, known: str) -> bool:
+        """Whether a search should suppress longer words that begin with a forbidden word: those that would evade it,
+        unless the text `known` has one."""
+        own = folded(word.words, self.target_language)
+        longer = (folded(known[slice(*span)], self.target_language) for span in word_spans(known, ()))
+        return own in self._hidden and not any(one != own and one.startswith(own) for one in longer)
+
     def _hides(self, word: str) -> bool:
         begins = any(word[:end] in self._hidden for end in range(SHORTEST_IN_COMPOUND, len(word)))
         ends = range(max(len(word) - LONGEST_ENDING, 0), len(word) + 1)

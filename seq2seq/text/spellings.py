@@ -43,13 +43,19 @@ class Spellings:
             steps[place] |= dict.fromkeys(self.beginning(rest), len(text))
         return tuple(steps) if steps[0] else ()
 
-    def sequences(self, text: bytes, most: int, longest: int) -> list[tuple[int, ...]]:
-        """Return the `most` shortest spellings of at most `longest` pieces in `steps`."""
+    def sequences(self, text: bytes, most: int, longest: int, is_whole: bool = False) -> list[tuple[int, ...]]:
+        """Return the `most` shortest spellings of at most `longest` pieces in `steps`; with `is_whole`, only those that
+        spell no longer text."""
         steps = self.steps(text)
         found: list[tuple[int, ...]] = []
         begun: list[tuple[int, tuple[int, ...]]] = [(0, ())] if steps else []
         while begun and len(begun[0][1]) < longest and len(found) < most:
-            longer = [(after, (*ids, id_)) for place, ids in begun for id_, after in steps[place].items()]
+            longer = [
+                (after, (*ids, id_))
+                for place, ids in begun
+                for id_, after in steps[place].items()
+                if not is_whole or place + len(self._bytes[id_]) == after
+            ]
             found += [ids for place, ids in longer if place == len(steps)]
             begun = [(place, ids) for place, ids in longer if place < len(steps)]
         return found[:most]

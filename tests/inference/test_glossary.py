@@ -297,6 +297,34 @@ def test_a_word_that_hides_a_forbidden_one_evades_the_ban(tmp_path, words, free,
     assert not read(tmp_path / "terms.tsv", f"-\t{words}\tcase\n").evades(text, free)  # in this spelling alone
 
 
+@pytest.mark.parametrize(
+    ("row", "free", "suppressed"),
+    [
+        ("-\tHund", "Ein Hund.", True),
+        ("-\tan", "Ein Mann am Strand, an dem andere sind.", False),  # too short: a part of many words
+        ("-\tKind", "Ein Kind sieht die Kinder.", False),  # the model's own word
+        ("-\tKind", "Ein Kind.", True),
+        ("-\tsehen\tcase", "Sie sehen.", False),  # in this spelling alone
+    ],
+)
+def test_longer_words_are_suppressed_where_they_would_evade(tmp_path, row, free, suppressed):
+    glossary = read(tmp_path / "terms.tsv", f"{row}\n")
+    (word,) = glossary.forbidden
+    assert glossary.suppresses_longer(word, free) is suppressed
+
+
+def test_a_prefix_is_kept_where_words_are_forbidden(parts, tmp_path):
+    """With the space that ends its last word, which would continue without it."""
+    translator, aligner = parts
+    glossary = read(tmp_path / "terms.tsv", "-\tvier|Sechs\n-\tdrei\n")
+    lines = [source for source, _ in reversed_pairs(20, 12)]
+    prefixes = [f"{one.text[:2]} " for one in translator.translate(lines)]
+    answers = Pipeline(translator, aligner, glossary).translate(lines, prefixes)
+    assert any(term.status == "avoided" for one in answers for term in one.terms)
+    for prefix, one in zip(prefixes, answers, strict=True):
+        assert one.text.startswith(prefix)
+
+
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_a_model_of_nonsense_loses_nothing(tmp_path, seed):
     make_ours(tmp_path / "model", ending=1.0, seed=seed)

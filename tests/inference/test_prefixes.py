@@ -4,15 +4,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.our_models import make_ours
+from support.our_models import make_ours, our_tokenizers
 
 from seq2seq.config.schema import SearchConfig
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
-from seq2seq.inference.prefixes import Prefixes
+from seq2seq.inference.prefixes import MOST_SPELLINGS, Prefixes
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2_export
+from seq2seq.text.scripts import lower, title
 from seq2seq.text.spellings import Spellings
 
 
@@ -47,10 +48,24 @@ def test_a_text_that_is_cut_anywhere_is_kept(engine, beam_size, model, engines):
 
 
 @settings(max_examples=80, deadline=None)
+@given(word=st.text(st.sampled_from("aehnst ßü"), min_size=1, max_size=6).filter(str.strip))
+def test_a_suppressed_word_is_not_the_beginning_of_another(word):
+    """Only where longer words are asked for too."""
+    tokenizers = our_tokenizers(True)
+    spellings, prefixes = Spellings(tokenizers), Prefixes(tokenizers)
+    whole, longer = (prefixes.forbidden({word: has_longer}) for has_longer in (False, True))
+    forms = {
+        spellings.spelled(tokenizers.target.encode(form))
+        for form in (word, lower(word[:1], None) + word[1:], title(word, None))
+    }
+    assert {spellings.spelled(ids) for ids in whole} == forms
+    assert set(longer) >= {ids for ids in whole if len(longer) < MOST_SPELLINGS}
+    assert all(any(spellings.spelled(ids).startswith(form) for form in forms) for ids in longer)
+
+
+@settings(max_examples=80, deadline=None)
 @given(text=st.text(st.sampled_from("aehnst ßü你"), min_size=1, max_size=12).filter(str.strip))
 def test_every_way_to_spell_an_opening_begins_with_the_text(text):
-    from support.our_models import our_tokenizers
-
     tokenizers = our_tokenizers(True)
     prefix = Prefixes(tokenizers).prefix(text)
     assert prefix.restored(prefix.spelled) == text

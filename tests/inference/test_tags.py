@@ -21,6 +21,7 @@ from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import CrossAttention, capture_attention
 from seq2seq.model.transformer import Transformer
+from seq2seq.search.base import Sentence
 from seq2seq.store.calibration import Calibration, ConfidenceMap, Reliability, write_calibration
 from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.text.alignment import pharaoh
@@ -40,16 +41,19 @@ class Made(NamedTuple):
     tag: str = ""
 
 
-def make_tagged(folder: Path, tags: str) -> Made:
-    """A model of many directions with random weights."""
+def make_tagged(folder: Path, tags: str, ending: float = 0.0) -> Made:
+    """A model of many directions with random weights; with `ending`, its output bias makes it end."""
     languages = Languages({"en": ">>eng<<", "de": ">>deu<<"}, ("en", "de"), ("en", "de"), tags)
     config = TokenizerConfig(vocab_size=330)
     model_bytes = Tokenizer.train([*SOURCE, *TARGET] * 5, config, 1, tuple(languages.pieces.values())).model_bytes
-    pair, shape = tagged_pair(model_bytes, model_bytes, languages), ModelConfig(**SIZES | {"max_length": 32})
+    pair = tagged_pair(model_bytes, model_bytes, languages)
+    shape = ModelConfig(**SIZES | {"max_length": 32, "output_bias": bool(ending)})
     model = Transformer(shape, pair.source.vocab_size, pair.target.vocab_size)
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * 0.2)
+        if ending:
+            model.output.bias[pair.target.eos_id] = ending
     save_model(folder, model.state_dict(keep_vars=True), ModelDescription(model=shape), pair)
     return Made(folder, Direction("en", "de"))
 
@@ -93,6 +97,21 @@ def made(request, tmp_path_factory) -> Made:
 
 def opened(cls, made: Made):
     return cls(load_model(made.folder).directed(made.direction), runtime.start("cpu", "float32", 1))
+
+
+@pytest.mark.parametrize("tags", ["source", "both", "decoder"])
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_tags_do_not_count_for_the_minimum_length(tags, beam_size, tmp_path):
+    """With both engines, of a model that ends as soon as it may."""
+    made = make_tagged(tmp_path / "model", tags, ending=30.0)
+    languages = {"source_language": made.direction.source, "target_language": made.direction.target}
+    for engine in ("torch", "ctranslate2"):
+        translator = Translator.load(made.folder, engine=engine, beam_size=beam_size, threads=1, **languages)
+        ids, start = translator.tokenizers.source.read(SOURCE[0]), translator.tokenizers.target.start_ids
+        for least in (0, 1, 2, 5):
+            asked = Sentence(tuple(ids), start=start, min_length=least)
+            ((found, *_),) = translator._engine.translate([asked], translator.config)
+            assert len(found.ids) == least, engine
 
 
 def words_of_one_piece(tokenizer, lines, count: int) -> list[str]:

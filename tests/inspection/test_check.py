@@ -158,6 +158,15 @@ def test_a_shift_is_found_though_the_counts_are_equal(check):
     assert shift.offset == -1
 
 
+def test_a_shift_of_a_small_corpus_is_json(write, capsys):
+    source, target = aligned(150)
+    del target[60]
+    names = [str(write(name, lines)) for name, lines in (("a.en", source), ("a.de", target))]
+    assert main(["check", *names, "--format", "json"]) == 1
+    (corpus,) = json.loads(capsys.readouterr().out)["corpora"]
+    assert [shift["offset"] for shift in corpus["agreement"]["shifts"]] == [-1]
+
+
 def test_a_file_that_ends_early_agrees_up_to_its_end(check):
     source, target = aligned(800)
     report = check(source, target[:700])

@@ -14,6 +14,7 @@ from test_markup_parsing import ODD_MARKDOWN
 
 from seq2seq.errors import DataError
 from seq2seq.markup.placeholders import CLASSES
+from seq2seq.markup.tags import closes_itself
 from seq2seq.markup.translation import translate_documents
 from seq2seq.text.words import word_spans
 
@@ -105,6 +106,30 @@ def test_words_in_their_places_have_their_tags(text):
         ours, theirs = (sorted(inner(tag, one)) for one in (text, marked.text))
         if tag in UNIQUE:
             assert ours == theirs
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+@pytest.mark.parametrize("value", ["http://x.org/a/", "/"])
+def test_a_slash_at_the_end_of_a_value_without_quotes_belongs_to_it(form, value):
+    """The element is the same as with quotes, and is not empty."""
+    text = "Go <a href={}>to the shop</a> today, <b>now</b>."
+    bare, quoted = (
+        translate_documents([text.format(attribute)], form, upper)[0].text for attribute in (value, f"'{value}'")
+    )
+    assert bare.replace(f"={value}>", f"='{value}'>") == quoted
+    assert quoted.index("<a ") < quoted.index("SHOP") < quoted.index("</a>")
+    assert closes_itself("<br/>")
+    assert closes_itself("<img alt='a'/>")
+    assert closes_itself("<img alt=a />")
+
+
+@pytest.mark.parametrize("text", ["<r>hello there</r>", "<r><![CDATA[hello there]]></r>"])
+def test_characters_that_xml_does_not_have_are_replaced(text):
+    """Byte pieces of a model may spell them."""
+    said = "a\x03b \ufffe\U0001f600 \x1f]]>"
+
+    (marked,) = translate_documents([text], "xml", lambda lines: [answered(said) for _ in lines])
+    assert "".join(ElementTree.fromstring(marked.text).itertext()) == "a\ufffdb \ufffd\U0001f600 \ufffd]]>"
 
 
 def inner(tag: str, text: str) -> list[str]:

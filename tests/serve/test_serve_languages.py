@@ -17,7 +17,7 @@ from seq2seq.serve.limits import Refusal
 from seq2seq.serve.models import Models, load
 from seq2seq.serve.queue import Text
 from seq2seq.serve.served import Settings, _fits
-from seq2seq.text.direction import Direction
+from seq2seq.text.direction import Direction, languages_named
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -270,6 +270,23 @@ def test_tags_at_the_end_of_sources_are_those_of_the_direction(place, engine):
 )  # fmt: skip
 def test_a_language_may_be_spelled_in_another_way_with_its_script_or_region(asked, has, fits):
     assert _fits(asked, has) is fits
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "found"),
+    [
+        ("srp_Latn", ["eng_Latn", "srp_Cyrl"], []),
+        ("sr-Latn", ["srp_Cyrl", "srp_Latn"], ["srp_Latn"]),
+        ("sr", ["srp_Cyrl"], ["srp_Cyrl"]),
+        ("srp_Latn", ["sr"], ["sr"]),
+        ("pt_BR", ["pt"], ["pt"]),
+        ("pt_BR", ["pt_PT"], ["pt_PT"]),
+        ("zh", ["zho_Hans", "zho_Hant"], ["zho_Hans", "zho_Hant"]),
+        ("zh-Hans-CN", ["zho_Hans", "zho_Hant"], ["zho_Hans"]),
+    ],
+)
+def test_another_script_is_another_language(name, known, found):
+    assert languages_named(name, known) == found
 
 
 def test_auto_needs_no_language_where_the_target_has_one_source(place, tmp_path):
