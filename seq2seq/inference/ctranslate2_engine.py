@@ -108,12 +108,8 @@ class CTranslate2Engine:
         limits = length_limits(sentences, config, self.max_length - 1)  # `_scored` needs a position for the end
         if _has_independent_rows(config):
             results = self._search(sentences, range(len(sentences)), limits, config)
-            cut = {
-                index
-                for index, hypotheses in results.items()
-                if any(len(hypothesis.ids) >= limits[index] for hypothesis in hypotheses)
-            }
-            results |= {index: [_cut(hypothesis, limits[index]) for hypothesis in results[index]] for index in cut}
+            cut = {index for index, found in results.items() if any(len(each.ids) >= limits[index] for each in found)}
+            results |= {index: [_cut(each, limits[index]) for each in results[index]] for index in cut}
         else:
             first = [_first_limit(*pair, config) for pair in zip(sentences, limits, strict=True)]
             results = self._search(sentences, range(len(sentences)), first, config)

@@ -204,9 +204,8 @@ class Translator:
             prefixes: required beginning of each translation, empty for none; in a line in parts, that of the first
                 part. It may end inside a word.
             first_line: number of the first line, from 0; the random numbers of a sample depend on the line number.
-            forbidden: words for each line that are suppressed in its translation, except in its prefix, and for each of
-                them whether longer words that begin with it are suppressed too. The model may still spell them with
-                unusual pieces.
+            forbidden: words for each line that its translation should not have, except in its prefix, and whether longer
+                words that begin with them are suppressed too. The model may still spell them with unusual pieces.
             has_whole_prefixes: whether the prefixes end with whole words.
 
         Raises:
