@@ -144,7 +144,7 @@ class Translator:
 
         direction = None if all_languages else Direction(source_language, target_language)
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search, direction)
-        if warning := zero_shot(loaded.description):
+        if warning := zero_shot(loaded.description, loaded.tokenizers):
             logger.warning("%s", warning)
         return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
 
@@ -204,8 +204,8 @@ class Translator:
             prefixes: required beginning of each translation, empty for none; in a line in parts, that of the first
                 part. It may end inside a word.
             first_line: number of the first line, from 0; the random numbers of a sample depend on the line number.
-            forbidden: words for each line that its translation should not have, except in its prefix, and whether longer
-                words that begin with them are suppressed too. The model may still spell them with unusual pieces.
+            forbidden: words for each line to suppress in its translation, except in its prefix, and whether to suppress
+                longer words that begin with them. The model may still spell them with unusual pieces.
             has_whole_prefixes: whether the prefixes end with whole words.
 
         Raises:

@@ -23,16 +23,30 @@ def choices(description: ModelDescription, tokenizers: TokenizerPair) -> dict[st
     """Return the languages that a translation can be given, by side (`source`, `target`).
 
     A model with both sides needs both. With the target alone (OPUS-MT), texts may begin with a tag instead. It is empty
-    for a model with one direction, such as M2M-100 after fine-tuning for one.
+    for a model with one direction, such as M2M-100 or OPUS-MT of several targets after fine-tuning for one.
     """
     has_both = description.source_language and description.target_language
-    return {} if has_both and tokenizers.needs_direction else dict(tokenizers.choices)
+    is_one = tokenizers.needs_direction or _has_tag(description, tokenizers)
+    return {} if has_both and is_one else dict(tokenizers.choices)
 
 
-def zero_shot(description: ModelDescription) -> str | None:
+def _has_tag(description: ModelDescription, tokenizers: TokenizerPair) -> bool:
+    """Whether the target language is the name of a tag; that of a published OPUS-MT model is a group of languages."""
+    return description.target_language in tokenizers.choices.get("target", ())
+
+
+def may_know_others(tokenizers: TokenizerPair) -> bool:
+    """Whether a model may have been trained in directions that its description does not name: M2M-100, NLLB and mBART,
+    whose published models name none."""
+    return tokenizers.needs_direction and not hasattr(tokenizers, "languages")
+
+
+def zero_shot(description: ModelDescription, tokenizers: TokenizerPair) -> str | None:
     """Return a warning if a model was not trained in its direction; None if it was, or if this is not known."""
     source, target, trained = description.source_language, description.target_language, description.directions
     if not trained or source is None or target is None or direction_name((source, target)) in trained:
+        return None
+    if may_know_others(tokenizers):
         return None
     steps = [name.removeprefix(f"{source}-") for name in trained if name.startswith(f"{source}-")]
     between = [language for language in steps if direction_name((language, target)) in trained]
@@ -91,6 +105,8 @@ def directed(
             listed = some_of(list(dict.fromkeys(chain.from_iterable(tagged[side] for side in wanted))), MOST_LISTED)
             names = f"language{'s' * (len(wanted) > 1)} with {' and '.join(named_with[side] for side in wanted)}"
             raise UserError(f"{model}: name the {names}; it has {listed}")
+    elif known["source"] and known["target"] and _has_tag(description, tokenizers):
+        named = {"target": known["target"], **named}
     for side, language in named.items():
         option = named_with[side]
         if side in tagged:

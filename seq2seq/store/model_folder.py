@@ -42,6 +42,7 @@ NOT_IN_CONFIG = {
     "translation": {"search", "classifier", "labels", "label_names"},
     "classification": {"search", "source_language", "target_language"},
 }
+TUNED, BEFORE = "tuned", "search_before_tuning"  # keys of generation_config.json
 SIDES = {"translation": ("source", "target"), "classification": ("source",)}
 SPECIAL_IDS = ("start_id", "eos_id", "pad_id", "unk_id")
 
@@ -112,10 +113,14 @@ def save_model(
     return folder
 
 
-def update_settings(folder: Path, config: Config) -> None:
+def update_settings(folder: Path, config: Config, is_trained: bool = False) -> None:
     """Write the search settings and label names of `config` into a model folder; a missing or damaged folder is left
-    unchanged."""
-    changes: dict[str, dict[str, Any]] = {GENERATION: {"search": config.search.model_dump(mode="json")}}
+    unchanged.
+
+    Tuned search settings (`update_search`) are kept, unless the run was trained since, or `config` has changed.
+    """
+    search = config.search.model_dump(mode="json")
+    changes: dict[str, dict[str, Any]] = {GENERATION: {"search": search}}
     if config.task == "classification":
         changes[CONFIG] = {"label_names": dict(config.data.label_names)}
     for name, changed in changes.items():
@@ -123,12 +128,15 @@ def update_settings(folder: Path, config: Config) -> None:
             values = read_object(folder / name)
         except DamagedFile:
             return
-        if values | changed != values:
-            atomic.write_file(folder / name, json_text(values | changed).encode())
+        if name == GENERATION and values.get(BEFORE) == search and not is_trained:
+            continue
+        kept = {key: value for key, value in values.items() if name != GENERATION or key not in (TUNED, BEFORE)}
+        if kept | changed != values:
+            atomic.write_file(folder / name, json_text(kept | changed).encode())
 
 
 def update_search(folder: Path, search: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Change keys of a model folder's search settings, and store with them how they were `found`.
+    """Change keys of a model folder's search settings, and store with them how they were `found`, and what they were.
 
     Raises:
         ModelError: it is not a model folder of seq2seq, or damaged.
@@ -138,7 +146,8 @@ def update_search(folder: Path, search: Mapping[str, Any], found: Mapping[str, A
         values = read_object(folder / GENERATION)
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again, or train the model anew") from error
-    values |= {"search": values["search"] | search, "tuned": found}
+    before = values.get(BEFORE, values["search"])
+    values |= {"search": values["search"] | search, TUNED: found, BEFORE: before}
     atomic.write_file(folder / GENERATION, json_text(values).encode())
 
 

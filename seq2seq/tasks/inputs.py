@@ -26,7 +26,7 @@ from seq2seq.errors import ConfigError, DataError, shown
 from seq2seq.store.direction import KEYS
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
-from seq2seq.text.direction import Direction, find_language
+from seq2seq.text.direction import Direction, find_language, languages_named
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tagged_tokenizer import Languages, TaggedTokenizerPair
 from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
@@ -99,6 +99,8 @@ class Inputs:
                 initial, table = fitted(initial, config.training.vocabulary, sources, cache, languages)
             if initial.tokenizers.needs_direction:
                 initial = _in_directions_of(config, initial)
+            else:
+                initial = _with_tag_of_target(config, initial)
         tokenizers = given if initial is None else initial.tokenizers
         config = complete(config, initial, given)
         _check_tags(config, sources, tokenizers)
@@ -118,6 +120,16 @@ class Inputs:
         """The names of the directions that the model learns, or that the initial model has learned."""
         before = self.initial.description.directions if self.initial is not None and self.trained else ()
         return tuple(dict.fromkeys([*before, *map(direction_name, self.trained)]))
+
+    @property
+    def tag_of_target(self) -> dict[str, str]:
+        """The name of the target language by which the model has its tag, if the tokenizers add one that users may also
+        type (OPUS-MT), as a change of the description; else empty."""
+        initial = self.initial
+        if self.config.task != "translation" or initial is None or initial.tokenizers.needs_direction:
+            return {}
+        name = initial.description.target_language
+        return {"target_language": name} if name and initial.tokenizers.source.tag_ids else {}
 
     def identity(self) -> dict[str, str]:
         """Return the fingerprints of training and validation data and of the initial model, by configuration key."""
@@ -157,6 +169,21 @@ def _in_directions_of(config: Config, initial: LoadedModel) -> LoadedModel:
         ways = "write its languages and tags, or train one direction with source_language and target_language"
         raise ConfigError("config", [f"languages: the model of training.init_from has others; {ways}"])
     return initial
+
+
+def _with_tag_of_target(config: Config, initial: LoadedModel) -> LoadedModel:
+    """Return a model whose sources need no tag, with the tag of the target language of the run if it is one of several
+    (OPUS-MT); texts that begin with another tag keep that.
+
+    Raises:
+        ConfigError: the run has many directions.
+    """
+    if config.languages is not None:
+        ways = "name a model of many languages, such as NLLB, or train one direction with source_language and "
+        problem = f"languages: the model of training.init_from has no tags for them; {ways}target_language"
+        raise ConfigError("config", [problem])
+    same = languages_named(config.target_language or "", initial.tokenizers.choices.get("target", ()))
+    return initial.directed(Direction(target=same[0]), KEYS) if len(same) == 1 else initial
 
 
 def _check_names(languages: LanguagesConfig, tokenizers: TokenizerPair) -> None:

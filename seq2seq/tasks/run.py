@@ -91,6 +91,8 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 trainer = run.trainer()
                 _report_figures(run, config)
             result = trainer.run()
+            if result.status != "already finished":
+                _on_main(here, lambda: update_settings(folder.best, inputs.config, is_trained=True))
         if not here.is_main:
             return None
         run.draw_curves()
@@ -233,7 +235,8 @@ class _Run:
     def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
         self.folder.test_scores.unlink(missing_ok=True)  # they belong to the model that is replaced
         described = ModelDescription.of(self.task.config, self.task.labels, dict(metrics))
-        description = described.model_copy(update={"license": self.license, "directions": self.task.inputs.known})
+        changes = {"license": self.license, "directions": self.task.inputs.known, **self.task.inputs.tag_of_target}
+        description = described.model_copy(update=changes)
         save_model(self.folder.best, weights, description, self.task.tokenizers, self.card(metrics))
 
     def card(self, metrics: Mapping[str, float], tests: Sequence[ScoreRecord] = (), notes: Sequence[str] = ()) -> str:

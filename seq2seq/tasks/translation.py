@@ -28,6 +28,7 @@ from seq2seq.inspection.correspondence import find_unrelated, log_lengths
 from seq2seq.inspection.swapped_sides import LINES, sides_are_swapped
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.calibration import Calibration
+from seq2seq.store.direction import may_know_others
 from seq2seq.store.model_card import ScoreRecord
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.tasks.directions import (
@@ -99,7 +100,7 @@ class TranslationTask(Task):
             target = self.config.single_languages[1] if not direction else target_of(direction, self.config.languages)
             # A signature depends only on the settings, so a placeholder text gives it; no validation may have run yet.
             for score in self._score(["."], ["."], target):
-                zero_shot = "" if direction in trained else ", zero-shot"
+                zero_shot = "" if direction in trained or may_know_others(self.tokenizers) else ", zero-shot"
                 title = f"{dataset} ({direction}{zero_shot})" if direction else dataset
                 name = f"{score.metric}.{direction}" if direction else score.metric
                 is_mean = not direction and directions
@@ -165,7 +166,7 @@ class TranslationTask(Task):
         validated = {direction_name(pair.direction): None for pair in self._valid if pair.direction}
         trained = list(map(direction_name, self.inputs.trained))
         initial, known = self.inputs.initial, self.inputs.known
-        knows_few = initial is None or initial.description.directions  # a published model may know all directions
+        knows_few = initial is None or not may_know_others(initial.tokenizers)
         if knows_few and (unknown := [name for name in validated if name not in known]):
             remedy = "move such sets to data.test, or add pairs to data.train"
             raise DataError(f"data.valid: data.train has no pairs for {some_of(unknown)}; {remedy}")

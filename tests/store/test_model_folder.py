@@ -26,7 +26,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.store import checkpoint
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_card import DataRecord, ScoreRecord, model_card
-from seq2seq.store.model_folder import load_model, save_model
+from seq2seq.store.model_folder import load_model, save_model, update_search, update_settings
 from seq2seq.tensors import distinct
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -90,6 +90,26 @@ def test_a_classifier_comes_back_as_it_was(tmp_path, tokenizer):
     assert not (tmp_path / "m" / "target.spm").exists()
     ids, mask = torch.tensor([[1, 20, 30, 2]]), torch.ones(1, 4, dtype=torch.bool)
     assert torch.equal(loaded.model(ids, mask), module(ids, mask))
+
+
+def test_tuned_settings_stay_until_the_run_is_trained_or_its_settings_change(tmp_path, tokenizer):
+    save_translation(tmp_path / "m", tokenizer)
+    own, path = config(), tmp_path / "m" / "generation_config.json"
+    update_settings(tmp_path / "m", own)
+    before = path.read_bytes()
+    for beam in (2, 3):  # tuned again
+        update_search(tmp_path / "m", {"beam_size": beam}, {"metric": "bleu", "beam_size": beam})
+    tuned = path.read_bytes()
+    update_settings(tmp_path / "m", own)
+    assert path.read_bytes() == tuned
+    update_settings(tmp_path / "m", own, is_trained=True)
+    assert path.read_bytes() == before
+    path.write_bytes(tuned)
+    other = own.model_copy(update={"search": own.search.model_copy(update={"length_penalty": 1.7})})
+    update_settings(tmp_path / "m", other)
+    values = json.loads(path.read_text())
+    assert (values["search"]["length_penalty"], values["search"]["beam_size"]) == (1.7, own.search.beam_size)
+    assert "tuned" not in values
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -119,6 +119,21 @@ def test_a_run_of_many_directions_starts_from_such_a_folder(tmp_path, monkeypatc
     assert "trained in 3 directions" in capfd.readouterr().out
 
 
+@pytest.mark.slow
+def test_a_model_of_another_toolkit_may_know_directions_that_no_run_has_trained(tmp_path, monkeypatch, capfd):
+    """A second fine-tuning takes what the first takes, and nothing is called zero-shot."""
+    monkeypatch.chdir(tmp_path)
+    write_many(tmp_path, steps=5, d_model=32)
+    one = "data.train=[{source: a.en, target: a.fr, from: eng_Latn, to: fra_Latn}]"
+    for name, initial in (("first", "nllb"), ("second", "first")):
+        changes = [one, "training.max_steps=1", "training.validate_every=1", f"training.init_from={initial}"]
+        typed = [part for each in changes for part in ("--set", each)]
+        assert main(["train", "many.yaml", "--run-dir", name, *typed]) == 0
+        Translator.load(name, engine="torch", source_language="de", target_language="en")
+        assert "zero-shot" not in capfd.readouterr().err
+        assert "zero-shot" not in Path(name, "best", "README.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("family", "change", "words"),
     [

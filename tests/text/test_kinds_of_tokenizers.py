@@ -10,6 +10,9 @@ import pytest
 from support.foreign_models import SOURCE, TARGET
 from support.tokenizer_kinds import KINDS, TAGS, pair_of_kind
 
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import ModelConfig
+from seq2seq.store.direction import zero_shot
 from seq2seq.text.direction import Direction
 from seq2seq.text.normalization import ReadingTokenizer
 from seq2seq.text.tokenizer import TokenizerPair
@@ -18,6 +21,16 @@ TEXTS = [*SOURCE[:2], *TARGET[:2], "", "\u2581", ">>deu<<", "the \u2581 cat", "\
 DIRECTIONS = [Direction(), *(Direction(*sides) for sides in itertools.product(TAGS, repeat=2))]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_model = pytest.mark.parametrize("model", ["unigram", "bpe"])
+
+
+@every_kind
+def test_only_models_that_were_trained_here_have_zero_shot_directions(kind):
+    """Published models of many languages do not name those that they were trained in."""
+    sides = {"source_language": "deu", "target_language": "eng"}
+    description = ModelDescription(model=ModelConfig(), directions=("eng-deu",), **sides)
+    warning = zero_shot(description, pair_of_kind(kind, "unigram"))
+    assert (warning is None) == kind.startswith("multilingual")
+    assert warning is None or "(zero-shot)" in warning
 
 
 def in_every_direction(kind: str, model: str) -> list[TokenizerPair]:

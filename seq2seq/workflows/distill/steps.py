@@ -255,7 +255,7 @@ class Student:
         self.source_language = self.source_language or ours[0] or theirs[0]
         if are_other(map(known_language, theirs), map(known_language, ours)):
             check_direction(name, theirs, "the student", ours, "name another teacher or config")
-        if warning := zero_shot(about):
+        if warning := zero_shot(about, loaded.tokenizers):
             logger.warning("%s: %s", name, warning)
         return many
 

@@ -1,0 +1,60 @@
+"""Fine-tuning of OPUS-MT models of several targets, whose sources begin with a tag that users may type."""
+
+import pytest
+from support.foreign_models import make_marian
+
+from seq2seq.config.corpora import DataConfig, SourceConfig
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.directions import LanguagesConfig
+from seq2seq.config.schema import Config, TrainingConfig
+from seq2seq.errors import ConfigError
+from seq2seq.store.direction import choices
+from seq2seq.store.model_folder import load_model, save_model
+from seq2seq.tasks.inputs import Inputs
+from seq2seq.text.direction import Direction
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """A folder with an OPUS-MT model of several targets, and a corpus."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("several")
+    make_marian(folder / "opus", languages=(">>deu<<", ">>nld<<"))
+    for side in ("en", "de"):
+        (folder / f"a.{side}").write_text("the house\nthe old house\n")
+    return folder
+
+
+def opened(folder, **changes) -> Inputs:
+    corpus = SourceConfig(source=folder / "a.en", target=folder / "a.de")
+    training = TrainingConfig(init_from=str(folder / "opus"))
+    data = DataConfig(train=corpus, valid=corpus)
+    config = Config(**{"source_language": "en", "target_language": "de", "data": data, "training": training} | changes)
+    return Inputs.open(config, folder / "cache")
+
+
+def test_a_model_of_several_targets_is_tuned_and_used_with_the_tag_of_one(several, tmp_path):
+    """Training, `translate`, `--to` and the server read the same ids."""
+    inputs = opened(several)
+    tokenizers = inputs.initial.tokenizers
+    assert tokenizers.source.tag == ">>deu<<"
+    description = ModelDescription.of(inputs.config).model_copy(update=inputs.tag_of_target)
+    save_model(tmp_path / "best", inputs.initial.weights, description, tokenizers)
+    tuned = load_model(tmp_path / "best")
+    assert choices(tuned.description, tuned.tokenizers) == {}
+    text, expected = "the house", tokenizers.source.read("the house")
+    for direction in (None, Direction(), Direction("en", "de"), Direction(target="deu")):
+        assert tuned.directed(direction).tokenizers.source.read(text) == expected
+    assert tuned.directed().tokenizers.source.read(f">>nld<< {text}") == tokenizers.source.read(f">>nld<< {text}")
+    assert tuned.directed(Direction(target="nld")).tokenizers.source.tag == ">>nld<<"
+    published = load_model(several / "opus")
+    assert published.directed(None).tokenizers.source.tag is None
+    assert set(choices(published.description, published.tokenizers)) == {"target"}
+
+
+def test_a_model_without_tags_is_not_tuned_in_many_directions(several):
+    languages = LanguagesConfig(source=["en"], target=["deu", "nld"])
+    corpus = SourceConfig.model_validate({"source": several / "a.en", "target": several / "a.de", "to": "deu"})
+    with pytest.raises(ConfigError, match=r"languages: the model of training.init_from has no tags for them"):
+        opened(several, source_language=None, target_language=None, languages=languages,
+               data=DataConfig(train=corpus, valid=corpus))  # fmt: skip
