@@ -29,8 +29,8 @@ def languages_named(name: str, known: Sequence[str]) -> list[str]:
     """Return the names under which a model may know a language; none or several if the language is not clear.
 
     Args:
-        name: as a user writes it: `de`, `deu`, `deu_Latn` and `German` are the same. A script is another language than
-            another script.
+        name: as a user writes it: `de`, `deu`, `deu_Latn` and `German` are the same. With another script, such as
+            `srp_Latn` and `srp_Cyrl`, a language is another one.
         known: the names of the model.
     """
     spelled = _plain(name)
