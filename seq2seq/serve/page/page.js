@@ -4,6 +4,7 @@
 import { close, offer } from "./alternatives.js";
 import { ask, download, element, kept, objects, RETRY_SECONDS } from "./api.js";
 import { beginGlossary, showStatuses, terms } from "./glossary.js";
+import { chunks, moved } from "./parts.js";
 
 const REST = 300; // milliseconds
 const DOUBTFUL = 0.4, UNCERTAIN = 0.5, ALTERNATIVES = 4;
@@ -18,7 +19,8 @@ const $ = (id) => document.getElementById(id);
 const text = $("text"), mirror = $("mirror"), translation = $("translation"), status = $("status");
 const chosen = new Map(); // texts that were chosen, with their details, by language and source sentence
 let abilities = { details: [], formats: [], glossary: false }, limits = {}, models = [], parts = [];
-let controller = null, timer = 0, translated = null; // the last document
+let controller = null, timer = 0, isWhole = false; // whether all of the text is translated
+let translated = null; // the last document
 
 function say(words, isError = false) {
   status.textContent = words;
@@ -52,6 +54,8 @@ function request() {
 const isStale = () => translation.classList.contains("stale");
 
 function later() {
+  controller?.abort(); // an answer that comes now is of an earlier text
+  isWhole = false;
   translation.classList.add("stale");
   close();
   mark([]);
@@ -66,6 +70,7 @@ async function translate() {
   controller?.abort();
   const own = (controller = new AbortController()), typed = text.value;
   translated = null;
+  isWhole = false;
   if (!typed.trim() || !models.length) {
     clear();
     parts = [];
@@ -77,7 +82,7 @@ async function translate() {
     if (classifies()) return await classify(typed, own.signal);
     const found = [];
     let begin = 0;
-    for (const chunk of chunks(typed)) {
+    for (const chunk of chunks(typed, limits)) {
       const body = { ...request(), text: chunk, split: "sentences", stream: true };
       body.details = wanted("alignment", "words", "confidence", "terms");
       const answer = await ask("/v1/translate", body, own.signal).catch((error) => {
@@ -85,6 +90,7 @@ async function translate() {
         return ask("/v1/translate", { ...body, details: [] }, own.signal); // a direction in two passes has none
       });
       for await (const line of objects(answer.body)) {
+        own.signal.throwIfAborted();
         if (line.error) throw new Error(line.error.message);
         if (line.done) break;
         if (!found.length) clear();
@@ -95,34 +101,11 @@ async function translate() {
       begin += Array.from(chunk).length;
     }
     showStatuses(parts.flatMap((part) => part.terms ?? []));
+    isWhole = true;
     say(summary(found));
   } catch (error) {
     if (error.name !== "AbortError") failed(error, translate);
   }
-}
-
-// A long text in parts that a request may hold, cut at ends of sentences.
-function chunks(typed) {
-  const { queue_sentences = 1000, queue_characters = 1e5, request_characters = 1e5 } = limits;
-  const found = [""], most = { sentences: queue_sentences / 2, characters: Math.min(queue_characters / 2, request_characters) };
-  let count = 0;
-  for (const [sentence] of typed.matchAll(/[^\n.!?…。！？]*(?:[\n.!?…。！？]+\s*|$)/gu)) {
-    const last = found.length - 1, ends = 1 + sentence.split("\n").length;
-    if (found[last] && (count + ends > most.sentences || found[last].length + sentence.length > most.characters)) {
-      found.push(sentence);
-      count = 0;
-    } else found[last] += sentence;
-    count += ends;
-  }
-  return found.filter(Boolean);
-}
-
-// A part of the translation of a chunk that begins at this code point of the text.
-function moved(part, begin) {
-  const shift = ([from, to]) => [from + begin, to + begin];
-  part.source = shift(part.source);
-  for (const one of part.details ?? []) one.alignment = one.alignment?.map(([source, ...rest]) => [shift(source), ...rest]);
-  return part;
 }
 
 async function classify(typed, signal) {
@@ -321,7 +304,7 @@ const turns = () => ["source", "target"].every((side) => served()?.languages?.[s
 const reverse = () => models.findIndex((one) => one.source && one.source === model()?.target && one.target === model()?.source);
 
 function swap() {
-  const other = turns() ? $("direction").value : reverse(), answer = isStale() ? "" : translation.textContent;
+  const other = turns() ? $("direction").value : reverse(), answer = isWhole ? translation.textContent : "";
   if (other < 0) return;
   $("direction").value = other;
   if (turns()) [$("source").value, $("target").value] = [$("target").value, $("source").value];

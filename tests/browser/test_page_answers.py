@@ -1,0 +1,85 @@
+"""Answers that come late or in parts, on the page of `s2s serve` in a real Chromium: whose text they belong to.
+
+The time of the page stands still where a test decides what comes first. About 60 s.
+"""
+
+import contextlib
+import json
+import shutil
+
+import pytest
+from support.serving import serving
+from test_page import Shown, browser, folder, playwright, pytestmark, server, shown  # noqa: F401
+
+REST = 300  # milliseconds between a key and the request, as in page.js
+
+
+def hold(page, path):
+    """Keep the requests to a path; `release` sends one to the server."""
+    held = []
+    page.route(f"**{path}", lambda route: held.append(route))
+    return held
+
+
+def release(page, held):
+    with contextlib.suppress(playwright.Error):  # the page has given it up
+        held.pop(0).continue_()
+    page.wait_for_timeout(500)  # an answer takes far less
+
+
+def test_an_answer_to_an_earlier_text_is_not_shown(server, shown):  # noqa: F811
+    page = shown.page
+    shown.type("six")
+    page.clock.install()
+    held = hold(page, "/v1/translate")
+    page.fill("#text", "one four two")
+    page.clock.run_for(REST)
+    shown.until(lambda: held)
+    page.fill("#text", "three nine six one")
+    release(page, held)
+    assert "stale" in page.get_attribute("#translation", "class")
+    assert shown.translation == server.translations(["six"])[0]
+    page.unroute_all()
+    page.clock.run_for(REST)
+    shown.until(lambda: shown.status.startswith("Done"))
+    assert shown.translation == server.translations(["three nine six one"])[0]
+
+
+@pytest.fixture(scope="module")
+def both_ways(folder, tmp_path_factory):  # noqa: F811
+    """A server whose second model has the languages of the first exchanged."""
+    back = tmp_path_factory.mktemp("page") / "back"
+    shutil.copytree(folder / "runs" / "toy" / "best", back)
+    config = json.loads((back / "config.json").read_text())
+    config["source_language"], config["target_language"] = config["target_language"], config["source_language"]
+    (back / "config.json").write_text(json.dumps(config))
+    with serving(folder / "runs" / "toy", back) as served:
+        yield served
+
+
+CLICK_AT_THE_FIRST = """() => {
+  const seen = new MutationObserver(() => {
+    if (document.querySelector(".stale") || !document.querySelector(".sentence")) return;
+    seen.disconnect();
+    window.shownThen = document.querySelectorAll(".sentence").length;
+    document.getElementById("swap").click();
+  });
+  seen.observe(document.getElementById("translation"), {childList: true, subtree: true});
+}"""
+
+
+def test_swap_in_the_middle_of_an_answer_keeps_the_whole_text(browser, both_ways):  # noqa: F811
+    opened = Shown(browser, both_ways.url)
+    page, text = opened.page, "Two three. " * 60
+    opened.until(lambda: page.is_visible("#swap"))
+    page.evaluate(CLICK_AT_THE_FIRST)
+    page.fill("#text", text)
+    opened.until(lambda: page.input_value("#direction") == "1")
+    assert page.evaluate("window.shownThen") < 60
+    assert page.input_value("#text") == text
+    opened.type("one four")
+    translation = opened.translation
+    page.click("#swap")
+    assert page.input_value("#text") == translation  # of a text that is wholly translated
+    assert opened.problems == []
+    opened.context.close()
