@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 from support.serving import serving
-from test_page import Shown, browser, folder, playwright, pytestmark, server, shown  # noqa: F401
+from test_page import Shown, browser, choose, folder, playwright, pytestmark, server, shown  # noqa: F401
 
 REST = 300  # milliseconds between a key and the request, as in page.js
 
@@ -83,3 +83,55 @@ def test_swap_in_the_middle_of_an_answer_keeps_the_whole_text(browser, both_ways
     assert page.input_value("#text") == translation  # of a text that is wholly translated
     assert opened.problems == []
     opened.context.close()
+
+
+MARKED = """() => {
+  const found = [];
+  let end = 0;
+  for (const node of document.getElementById("mirror").childNodes) {
+    if (node.nodeName === "MARK") found.push([end, node.textContent]);
+    end += node.textContent.length;
+  }
+  return found;
+}"""
+
+
+def marks(opened):
+    """What each word of the translation marks in the text: places and words."""
+    found = []
+    for word in opened.page.locator(".word").all():
+        word.hover()
+        found.append(opened.page.evaluate(MARKED))
+    return found
+
+
+def test_a_choice_marks_its_own_words_wherever_its_sentence_is(shown):  # noqa: F811
+    sentence, others = "one four two", ("three nine\n", "six\nthree nine\n", "one four two\n", "six\none four two\n")
+    shown.type(sentence)
+    choose_and_wait(shown)
+    expected = marks(shown)
+    assert sum(map(len, expected)) > 1
+    count = len(expected)
+    for before in (*others, *reversed(others)):
+        shown.type(before + sentence)
+        found, moved = marks(shown), len(before)
+        assert found[-count:] == [[[place + moved, word] for place, word in of_word] for of_word in expected]
+        if sentence in before:
+            moved = before.index(sentence)
+            assert found[-2 * count : -count] == [[[place + moved, word] for place, word in one] for one in expected]
+
+
+def test_a_choice_in_an_indented_line_is_not_one_for_another(shown):  # noqa: F811
+    shown.type("  one four two")
+    choose_and_wait(shown)
+    assert all(word.strip() for found in marks(shown) for _, word in found)
+    shown.type("one four two")
+    assert shown.translation == shown.translation.strip()
+    assert all(word.strip() for found in marks(shown) for _, word in found)
+
+
+def choose_and_wait(opened):
+    """Choose the translation that is shown: the model can link the words of this one for certain."""
+    text = opened.translation
+    assert choose(opened, choice=0) == text
+    opened.until(lambda: opened.page.locator(".word").count() > 1)

@@ -17,7 +17,7 @@ const FLAGS = {
 const FORMATS = { html: "html", htm: "html", xhtml: "xml", xml: "xml", md: "markdown" };
 const $ = (id) => document.getElementById(id);
 const text = $("text"), mirror = $("mirror"), translation = $("translation"), status = $("status");
-const chosen = new Map(); // texts that were chosen, with their details, by language and source sentence
+const chosen = new Map(); // texts that were chosen, with their details in spans of the sentence, by language and sentence
 let abilities = { details: [], formats: [], glossary: false }, limits = {}, models = [], parts = [];
 let controller = null, timer = 0, isWhole = false; // whether all of the text is translated
 let translated = null; // the last document
@@ -147,14 +147,20 @@ function summary(found) {
 // -- one sentence ---------------------------------------------------------------------------------
 
 const sourceOf = (part) => Array.from(text.value).slice(...part.source).join("");
-const keyOf = (part) => JSON.stringify([model().target, sourceOf(part).trim()]);
+const keyOf = (part) => JSON.stringify([model().target, sourceOf(part).trimEnd()]);
+
+// The part with a choice for its sentence, and with details of its own: the text may have the sentence several times.
+function withChoice(part, choice) {
+  const { details } = moved({ source: [0, 0], details: structuredClone(choice.details) }, part.source[0]);
+  return Object.assign(part, { text: choice.text, details });
+}
 
 function show(part) {
   part.original = part.text;
   const shown = element("span", { lang: tagOf("target") });
   translation.append(part.before, shown);
   const choice = chosen.get(keyOf(part));
-  fill(shown, choice ? Object.assign(part, choice) : part);
+  fill(shown, choice ? withChoice(part, choice) : part);
 }
 
 function fill(shown, part) {
@@ -246,7 +252,7 @@ async function alternatives(part, prefix, word, sentence) {
     };
     const count = await offer(word, language, texts, (choice) => {
       chosen.set(key, { text: choice, details: [] });
-      fill(sentence, Object.assign(part, chosen.get(key)));
+      fill(sentence, withChoice(part, chosen.get(key)));
       sentence.querySelector(".word")?.focus({ preventScroll: true });
       say("Changed.");
       explain(part, source, key, sentence);
@@ -266,8 +272,8 @@ async function explain(part, source, key, sentence) {
   const found = (await answer?.json())?.translations[0];
   if (found?.text !== part.text || chosen.get(key)?.text !== part.text || !sentence.isConnected) return;
   const hadFocus = sentence.contains(document.activeElement);
-  chosen.set(key, { text: part.text, details: moved({ ...found, source: [0, 0] }, part.source[0]).details });
-  fill(sentence, Object.assign(part, chosen.get(key)));
+  chosen.set(key, { text: part.text, details: found.details });
+  fill(sentence, withChoice(part, chosen.get(key)));
   if (hadFocus) sentence.querySelector(".word")?.focus({ preventScroll: true });
 }
 
