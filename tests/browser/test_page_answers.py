@@ -8,6 +8,7 @@ import json
 import shutil
 
 import pytest
+from support.multilingual_models import make_multilingual
 from support.serving import serving
 from test_page import Shown, browser, choose, folder, playwright, pytestmark, server, shown  # noqa: F401
 
@@ -135,3 +136,30 @@ def choose_and_wait(opened):
     text = opened.translation
     assert choose(opened, choice=0) == text
     opened.until(lambda: opened.page.locator(".word").count() > 1)
+
+
+def test_parts_of_a_text_have_its_detected_language(browser, tmp_path):  # noqa: F811
+    """A sentence alone may say less of its language than its text, and so may the last part of a long text."""
+    pytest.importorskip("transformers")
+    make_multilingual(tmp_path / "nllb", "nllb", noise=0.0, steps=50, dropout=0.0, d_model=32)
+    with serving(tmp_path / "nllb", "--engine", "torch", "--max-characters", "60") as served:
+        asked = {"target": "deu_Latn", "source": "auto"}
+        assert "not clear" in served.ask("/v1/translate", {"text": "Taxi.", **asked}).json["error"]["message"]
+        opened = Shown(browser, served.url)
+        page, clear, sources = opened.page, "the old house is red.", []
+        opened.until(lambda: page.is_visible("#more"))
+        page.select_option("#target", "deu_Latn")
+        page.on("request", lambda sent: sources.append(sent.post_data_json["source"]) if sent.post_data else None)
+        for text, expected in ((f"{clear} Taxi.", 1), (f"{clear} the cat sat on the mat. she reads a book. Taxi.", 2)):
+            sources.clear()
+            opened.type(text)
+            assert sources == ["auto", "eng_Latn"][:expected]
+            page.locator(".sentence").last.locator(".word").first.click()
+            opened.until(lambda: page.locator(".choices button").count())
+            page.locator(".choices button").first.click()
+            opened.until(lambda: len(sources) == expected + 2)  # alternatives, and their words
+            assert sources[1:] == ["eng_Latn"] * (expected + 1)
+        page.select_option("#source", "deu_Latn")  # what is chosen goes before what was detected
+        opened.until(lambda: sources[-1] == "deu_Latn")
+        assert not opened.problems
+        opened.context.close()

@@ -21,6 +21,7 @@ const chosen = new Map(); // texts that were chosen, with their details in spans
 let abilities = { details: [], formats: [], glossary: false }, limits = {}, models = [], parts = [];
 let controller = null, timer = 0, isWhole = false; // whether all of the text is translated
 let translated = null; // the last document
+let detected = null; // the source language of the text, where the server has told it
 
 function say(words, isError = false) {
   status.textContent = words;
@@ -40,9 +41,10 @@ const tagOf = (side) => (served()?.languages?.[side] ? $(side) : $("direction"))
 const classifies = () => model()?.task === "classification";
 const wanted = (...kinds) => kinds.filter((kind) => abilities.details.includes(kind));
 
-function request() {
+// What every request for a translation names. A part of a text has the language that was detected in the whole of it.
+function request(ofText = null) {
   const { name, source, target } = model(), entries = terms();
-  const body = { source: source ?? undefined, target: target ?? undefined };
+  const body = { source: (source === "auto" ? ofText : null) ?? source ?? undefined, target: target ?? undefined };
   if (served().languages || models.some((one) => one.name !== name && one.source === source && one.target === target)) body.model = name;
   if (abilities.glossary && entries.length) body.glossary = { entries };
   return body;
@@ -70,6 +72,7 @@ async function translate() {
   controller?.abort();
   const own = (controller = new AbortController()), typed = text.value;
   translated = null;
+  detected = null;
   isWhole = false;
   if (!typed.trim() || !models.length) {
     clear();
@@ -83,7 +86,7 @@ async function translate() {
     const found = [];
     let begin = 0;
     for (const chunk of chunks(typed, limits)) {
-      const body = { ...request(), text: chunk, split: "sentences", stream: true };
+      const body = { ...request(detected), text: chunk, split: "sentences", stream: true };
       body.details = wanted("alignment", "words", "confidence", "terms");
       const answer = await ask("/v1/translate", body, own.signal).catch((error) => {
         if (error.field !== "details" || !body.details.length) throw error;
@@ -92,7 +95,10 @@ async function translate() {
       for await (const line of objects(answer.body)) {
         own.signal.throwIfAborted();
         if (line.error) throw new Error(line.error.message);
-        if (line.done) break;
+        if (line.done) {
+          detected ??= line.source;
+          break;
+        }
         if (!found.length) clear();
         found.push(moved(line, begin));
         parts = found;
@@ -245,7 +251,7 @@ async function alternatives(part, prefix, word, sentence) {
     const texts = async () => {
       say("Looking for alternatives");
       const count = Math.min(ALTERNATIVES, (model().search?.beam_size ?? 1) - 1);
-      const body = { ...request(), text: source, split: "none", alternatives: count, prefix: prefix || undefined };
+      const body = { ...request(detected), text: source, split: "none", alternatives: count, prefix: prefix || undefined };
       const [found] = (await (await ask("/v1/translate", body)).json()).translations;
       const others = [part.original, found.text, ...found.alternatives.map((one) => one.text)];
       return [...new Set([part.text, ...others.filter((one) => one.startsWith(prefix))])];
@@ -265,7 +271,7 @@ async function alternatives(part, prefix, word, sentence) {
 
 // Links the words of a text that was chosen, as far as the model would say it.
 async function explain(part, source, key, sentence) {
-  const { source: from, target, model: name } = request();
+  const { source: from, target, model: name } = request(detected);
   const body = { source: from, target, model: name, text: source, split: "none", prefix: part.text };
   body.details = wanted("alignment", "words");
   const answer = await ask("/v1/translate", body).catch(() => null);
