@@ -157,7 +157,7 @@ def test_parts_of_a_text_have_its_detected_language(browser, tmp_path):  # noqa:
             page.locator(".sentence").last.locator(".word").first.click()
             opened.until(lambda: page.locator(".choices button").count())
             page.locator(".choices button").first.click()
-            opened.until(lambda: len(sources) == expected + 2)  # alternatives, and their words
+            opened.until(lambda count=expected + 2: len(sources) == count)  # alternatives, and their words
             assert sources[1:] == ["eng_Latn"] * (expected + 1)
         page.select_option("#source", "deu_Latn")  # what is chosen goes before what was detected
         opened.until(lambda: sources[-1] == "deu_Latn")
