@@ -163,3 +163,45 @@ def test_parts_of_a_text_have_its_detected_language(browser, tmp_path):  # noqa:
         opened.until(lambda: sources[-1] == "deu_Latn")
         assert not opened.problems
         opened.context.close()
+
+
+def test_a_page_whose_server_was_busy_at_first_works_whatever_is_typed_meanwhile(browser, server):  # noqa: F811
+    opened = Shown(browser, server.url)
+    page = opened.page
+    page.route("**/v1/models", lambda route: route.fulfill(status=503, headers={"Retry-After": "2"}))
+    page.reload()
+    opened.until(lambda: "trying again" in opened.status)
+    page.focus("#text")
+    page.keyboard.type("one four")
+    page.evaluate("document.getElementById('direction').dispatchEvent(new Event('change'))")
+    page.evaluate("document.querySelector('form').requestSubmit()")
+    page.wait_for_timeout(2 * REST)
+    assert "trying again" in opened.status
+    page.unroute_all()
+    opened.until(lambda: opened.status.startswith("Done"))
+    assert opened.translation == server.translations(["one four"])[0]
+    assert all("503" in problem for problem in opened.problems)
+    opened.context.close()
+
+
+def test_it_is_tried_again_where_the_page_says_so(browser, server, tmp_path):  # noqa: F811
+    opened = Shown(browser, server.url)
+    page, asked = opened.page, opened.asked
+    opened.type("one four")
+    opened.context.set_offline(True)
+    (tmp_path / "a.html").write_text("<p>one")
+    for act in (
+        lambda: page.locator(".word").first.click(),
+        lambda: page.set_input_files("#open-text", tmp_path / "a.html"),
+        lambda: page.fill("#text", "two six"),
+    ):
+        asked.clear()
+        act()
+        opened.until(lambda: "does not answer" in opened.status)
+        said, count = opened.status, len(asked)
+        page.wait_for_timeout(2500)  # more than the page waits
+        assert (len(asked) > count) == ("trying again" in said), said
+    opened.context.set_offline(False)
+    opened.until(lambda: opened.status.startswith("Done"))
+    assert opened.translation == server.translations(["two six"])[0]
+    opened.context.close()

@@ -17,9 +17,9 @@ const FLAGS = {
 const FORMATS = { html: "html", htm: "html", xhtml: "xml", xml: "xml", md: "markdown" };
 const $ = (id) => document.getElementById(id);
 const text = $("text"), mirror = $("mirror"), translation = $("translation"), status = $("status");
-const chosen = new Map(); // texts that were chosen, with their details in spans of the sentence, by language and sentence
+const chosen = new Map(); // chosen texts with details, whose spans are those of the sentence, by language and sentence
 let abilities = { details: [], formats: [], glossary: false }, limits = {}, models = [], parts = [];
-let controller = null, timer = 0, isWhole = false; // whether all of the text is translated
+let controller = null, timer = 0, beginning = 0, isWhole = false; // whether all of the text is translated
 let translated = null; // the last document
 let detected = null; // the source language of the text, where the server has told it
 
@@ -61,20 +61,22 @@ function later() {
   translation.classList.add("stale");
   close();
   mark([]);
-  say("");
   $("length").textContent = `${Array.from(text.value).length.toLocaleString("en")} characters`;
   kept.set("text", text.value);
+  if (!models.length) return; // `begin` reports why, and translates when there are models
+  say("");
   clearTimeout(timer);
   timer = setTimeout(translate, REST);
 }
 
 async function translate() {
+  if (!models.length) return;
   controller?.abort();
   const own = (controller = new AbortController()), typed = text.value;
   translated = null;
   detected = null;
   isWhole = false;
-  if (!typed.trim() || !models.length) {
+  if (!typed.trim()) {
     clear();
     parts = [];
     say("");
@@ -110,7 +112,7 @@ async function translate() {
     isWhole = true;
     say(summary(found));
   } catch (error) {
-    if (error.name !== "AbortError") failed(error, translate);
+    if (error.name !== "AbortError") failed(error, (wait) => (timer = setTimeout(translate, wait)));
   }
 }
 
@@ -129,12 +131,12 @@ function clear() {
   translation.classList.remove("stale");
 }
 
+// Says what went wrong. Where `again` is given, it tries what failed once more, after these milliseconds.
 function failed(error, again) {
-  const wait = (error.after || RETRY_SECONDS) * 1000;
   const busy = error.status === 429 || error.status === 503;
   if (error instanceof TypeError || busy) {
-    say(busy ? "The server is busy; trying again." : "The server does not answer; trying again.", true);
-    if (again) timer = setTimeout(again, wait);
+    say(`The server ${busy ? "is busy" : "does not answer"}; ${again ? "trying again" : "try again later"}.`, true);
+    again?.((error.after || RETRY_SECONDS) * 1000);
   } else if (error.status === 401 || error.status === 403) {
     say($("api_key")?.value ? "The server does not accept this key." : "This server needs a key.", true);
   } else {
@@ -338,6 +340,7 @@ function showFacts() {
 
 // Another model was chosen.
 function turned() {
+  if (!models.length) return;
   text.lang = tagOf("source");
   $("swap").hidden = !turns() && reverse() < 0;
   for (const side of ["source", "target"].filter($))
@@ -355,6 +358,7 @@ function turned() {
 }
 
 async function begin() {
+  clearTimeout(beginning);
   try {
     const told = await (await ask("/v1/models")).json();
     ({ abilities, limits } = told);
@@ -369,7 +373,7 @@ async function begin() {
     say("");
     turned();
   } catch (error) {
-    failed(error, begin);
+    failed(error, (wait) => (beginning = setTimeout(begin, wait)));
   }
 }
 
