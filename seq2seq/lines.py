@@ -10,6 +10,7 @@ import contextlib
 import errno
 import gzip
 import io
+import json
 import os
 import re
 import shutil
@@ -18,7 +19,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from seq2seq.archives import ZIP, open_raw
 from seq2seq.errors import DataError, reason
@@ -238,6 +239,16 @@ def as_one_line(text: str) -> str:
 def shown_name(name: str) -> str:
     """Return a file name as text: invalid UTF-8, which Python keeps as lone surrogates, becomes U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", name)
+
+
+def json_text(value: object, **settings: Any) -> str:
+    """Return a value as JSON that can be written in UTF-8, with file names as in `shown_name`.
+
+    Args:
+        value: plain values.
+        settings: further arguments of `json.dumps`.
+    """
+    return shown_name(json.dumps(value, ensure_ascii=False, **settings))
 
 
 def aligned(rows: Sequence[Sequence[str]], align: str = "<") -> list[str]:

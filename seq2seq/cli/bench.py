@@ -1,7 +1,6 @@
 """The command `s2s bench`: the speed of training, of its batches, of decoding and of serving on this machine."""
 
 import contextlib
-import json
 import shutil
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from seq2seq.cli import options
 from seq2seq.cli.commands import Group
 from seq2seq.config import ranges
 from seq2seq.config.ranges import QUANTIZATIONS, Range
+from seq2seq.lines import json_text
 
 if TYPE_CHECKING:
     from seq2seq.bench.report import Report
@@ -293,7 +293,7 @@ def _progress() -> Iterator[Callable[[str], object]]:
 
 def _show(report: "Report", form: str) -> None:
     if form == "json":
-        click.echo(json.dumps(report.as_dict(), indent=1, ensure_ascii=False))
+        click.echo(json_text(report.as_dict(), indent=1))
         return
     for line in report.lines(shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
         click.echo(line)

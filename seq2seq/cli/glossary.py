@@ -1,6 +1,5 @@
 """The command `s2s glossary check`: problems of a glossary, and counts of its terms in a corpus and in translations."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +11,7 @@ import click
 from seq2seq.cli import options
 from seq2seq.cli.commands import Group
 from seq2seq.errors import counted, shown
-from seq2seq.lines import aligned, read_lines
+from seq2seq.lines import aligned, json_text, read_lines
 
 if TYPE_CHECKING:
     from seq2seq.inference.translator import Translation
@@ -83,7 +82,7 @@ def check(
         present = [entries.said(translation.text) for translation in translations or ()]
         report["forbidden"] = {entry.words: sum(entry in words for words in present) for entry in entries.forbidden}
     if form == "json":
-        click.echo(json.dumps(report, ensure_ascii=False, indent=1))
+        click.echo(json_text(report, indent=1))
         return
     click.echo(f"entries: {report['entries']:,}")
     for line in (*report["problems"], *_table(report.get("terms", ()))):

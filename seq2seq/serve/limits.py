@@ -41,7 +41,7 @@ class Limits:
     deadline_seconds: float = 60.0
     """Time from the last byte of a request to its answer."""
     receive_seconds: float = 20.0
-    """Time from the first byte of a request to the last."""
+    """Time from the first byte of a request to the last, and time in which a client must read a part of its answer."""
     drain_seconds: float = 10.0
     """Time for the answers to requests that were accepted before the server had to stop."""
     connections: int = 512

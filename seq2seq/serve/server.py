@@ -7,6 +7,7 @@ import asyncio
 import functools
 import itertools
 import logging
+import math
 import os
 import secrets
 import signal
@@ -222,7 +223,7 @@ class Bounded(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._sending = self.loop.call_later(self.limits.receive_seconds, self.transport.abort)
+        self._watch_sending()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -248,6 +249,14 @@ class Bounded(H11Protocol):
         elif self._receiving is None:
             seconds = self.limits.receive_seconds + 1  # the application refuses with a message a little earlier
             self._receiving = self.loop.call_later(seconds, self.transport.abort)
+
+    def _watch_sending(self, unsent: float = math.inf) -> None:
+        """Close the connection if its client has read nothing since `unsent` bytes waited, and look again later."""
+        waiting = self.transport.get_write_buffer_size()
+        if waiting < unsent:
+            self._sending = self.loop.call_later(self.limits.receive_seconds, self._watch_sending, waiting)
+        else:
+            self.transport.abort()
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         body = to_json({"error": {"code": code, "message": message, "field": None}})

@@ -2,14 +2,19 @@
 
 import contextlib
 import io
+import json
 import os
 import sys
 from pathlib import Path
 
+import click
 import pytest
-from support.wrong_files import CONFIG, TEXTS
+from support.every_command import commands
+from support.run_folders import make_run
+from support.wrong_files import CONFIG, TEXTS, save
 
 from seq2seq.cli import main
+from seq2seq.cli.check import SPOILED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names are bytes on Linux")
 
@@ -70,3 +75,72 @@ def test_names_that_are_no_utf8_work_from_training_to_pictures(tmp_path, monkeyp
     assert (code, len(err.splitlines())) == (2, 1)
     assert "name is not UTF-8; rename it" in err
     assert not os.path.exists(f"{ODD}.ct2")
+
+
+# -- JSON --------------------------------------------------------------------------------------------
+
+MODEL, SOURCE, TARGET = f"{ODD} model", f"{ODD}.en", f"{ODD}.de"
+FEED = [f"{ODD}.yaml", "--seconds", "0.1"]
+IN_JSON = {
+    ("translate",): [MODEL, "-i", SOURCE],
+    ("bleu",): [SOURCE, SOURCE, TARGET],
+    ("classify",): [f"{ODD} classifier", "-i", SOURCE],
+    ("align",): [MODEL, SOURCE, TARGET],
+    ("glossary", "check"): [f"{ODD}.tsv", "--corpus", SOURCE],
+    ("check",): [SOURCE, TARGET, "--workers", "1"],
+    ("tune",): [MODEL, "--source", SOURCE, "--reference", TARGET],
+    ("vocabulary", "trim"): [MODEL, "--corpus", f"{ODD}.few", "-o", f"{ODD} small"],
+    ("vocabulary", "extend"): [MODEL, "--corpus", f"{ODD}.new", "-o", f"{ODD} large"],
+    ("vocabulary", "transplant"): [MODEL, f"{ODD} other", "-o", f"{ODD} new"],
+    ("bench", "train"): [*FEED, "--peer", "none", "--rounds", "1"],
+    ("bench", "feed"): FEED,
+    ("bench", "decode"): [MODEL, "-i", SOURCE, "--peer", "none", "--rounds", "1", "--sentences", "4"],
+    ("bench", "serve"): [MODEL, "-i", SOURCE, "--clients", "1", "--seconds", "0.1", "--sentences", "4"],
+    ("compare",): [SOURCE, TARGET, "--reference", SOURCE],
+    ("runs", "list"): [f"{ODD} runs"],
+    ("runs", "diff"): [f"{ODD} runs/{ODD}", f"{ODD} runs/other"],
+    ("info",): [MODEL],
+}
+SLOW = [typed for typed in IN_JSON if typed[0] in ("bench", "tune", "vocabulary")]
+
+
+@pytest.fixture(scope="module")
+def oddly_named(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("odd")
+    save(folder / MODEL)
+    save(folder / f"{ODD} other", vocab_size=310)
+    save(folder / f"{ODD} classifier", task="classification")
+    for name, dropout in ((ODD, 0.1), ("other", 0.2)):
+        make_run(folder / f"{ODD} runs" / name, bleu=20.0, dropout=dropout)
+    text = "".join(f"{line} {number}\n" for number in range(20) for line in TEXTS)
+    contents = {".en": text, ".de": text.upper(), ".few": TEXTS[0], ".new": "日本 語\n" * 5, ".tsv": "man\tMann\n"}
+    for ending, content in contents.items():
+        (folder / f"{ODD}{ending}").write_text(content)
+    (folder / f"{ODD}.yaml").write_text(CONFIG.replace("text", "plain"))
+    (folder / "plain").write_text(text)
+    return folder
+
+
+def formats(command: click.Command) -> list[str]:
+    """The forms of JSON in which a command answers."""
+    kinds = [option.type for option in command.params if "--format" in option.opts]
+    return [name for kind in kinds for name in kind.choices if "json" in name]
+
+
+def test_every_command_with_json_is_here():
+    assert IN_JSON.keys() == {typed for typed, command in commands().items() if formats(command)}
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [pytest.param(typed, marks=pytest.mark.slow if typed in SLOW else (), id=" ".join(typed)) for typed in IN_JSON],
+)
+def test_json_is_utf8_whatever_the_names_are(oddly_named, typed, monkeypatch, capfdbinary):
+    monkeypatch.chdir(oddly_named)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    form = formats(commands()[typed])[0]
+    code = main([*typed, *IN_JSON[typed], "--format", form])
+    out, err = capfdbinary.readouterr()
+    assert (code in (0, SPOILED), bool(out)) == (True, True), err
+    for whole in out.splitlines() if form == "jsonl" else [out]:
+        json.loads(whole.decode("utf-8"))

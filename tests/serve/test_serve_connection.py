@@ -4,12 +4,15 @@ About 10 s.
 """
 
 import contextlib
+import functools
 import json
 import socket
 import struct
+import threading
 import time
 
 import pytest
+import uvicorn
 from starlette.requests import Request
 from support.serving import Served, lines, quick_model, serving, until
 
@@ -17,6 +20,7 @@ from seq2seq.errors import UserError
 from seq2seq.serve.guard import NO_VALUES, Keys
 from seq2seq.serve.http import client_of
 from seq2seq.serve.limits import Limits, Refusal
+from seq2seq.serve.server import Bounded, bind
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -186,3 +190,55 @@ def test_keys_fit_in_any_encoding_of_files_and_headers(tmp_path, start, end, key
         assert admits(keys, b"Bearer " + key.encode("latin-1"))
         assert admits(keys, given="schlu\u0308ssel")
     assert not admits(keys, b"Bearer " + start + key.encode() + b"x")
+
+
+# -- clients that read an answer slowly ------------------------------------------------------------
+
+SIZE = 2**24  # bytes; what the system keeps for a connection is less
+
+
+@contextlib.contextmanager
+def sending(seconds: float):
+    """The address of connections of the server that send a large answer, with this limit on time."""
+
+    async def answer(scope, receive, send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % SIZE)]})
+        await send({"type": "http.response.body", "body": bytes(SIZE)})
+
+    limited = functools.partial(Bounded, Limits(receive_seconds=seconds))
+    running = uvicorn.Server(uvicorn.Config(answer, http=limited, lifespan="off", log_config=None, access_log=False))
+    bound = bind("127.0.0.1", 0)
+    thread = threading.Thread(target=running.run, args=([bound],))
+    thread.start()
+    until(lambda: running.started)
+    try:
+        yield bound.getsockname()
+    finally:
+        running.should_exit = True
+        thread.join()
+
+
+def test_a_client_that_reads_steadily_gets_all_however_long_it_takes():
+    received, begun = 0, time.monotonic()
+    with sending(0.5) as address, socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(HEAD + b"\r\n")
+        while received < SIZE:
+            more = len(connection.recv(2**18))
+            assert more, f"cut off after {received:,} bytes"
+            received += more
+            time.sleep(0.03)
+    assert time.monotonic() - begun > 3 * 0.5
+
+
+@pytest.mark.parametrize("part", [0, SIZE // 4])
+def test_a_client_that_stops_reading_is_cut_off(part):
+    with sending(0.5) as address, socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(HEAD + b"\r\n")
+        received = 0
+        while received < part:
+            received += len(connection.recv(2**18))
+        time.sleep(2.5)  # several times the limit
+        with contextlib.suppress(ConnectionError):
+            while more := connection.recv(2**20):
+                received += len(more)
+    assert received < SIZE

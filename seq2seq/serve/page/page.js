@@ -4,6 +4,7 @@
 import { close, offer } from "./alternatives.js";
 import { ask, download, element, kept, objects, RETRY_SECONDS } from "./api.js";
 import { beginGlossary, showStatuses, terms } from "./glossary.js";
+import { chunks, moved } from "./parts.js";
 
 const REST = 300; // milliseconds
 const DOUBTFUL = 0.4, UNCERTAIN = 0.5, ALTERNATIVES = 4;
@@ -16,9 +17,11 @@ const FLAGS = {
 const FORMATS = { html: "html", htm: "html", xhtml: "xml", xml: "xml", md: "markdown" };
 const $ = (id) => document.getElementById(id);
 const text = $("text"), mirror = $("mirror"), translation = $("translation"), status = $("status");
-const chosen = new Map(); // texts that were chosen, with their details, by language and source sentence
+const chosen = new Map(); // chosen texts with details, whose spans are those of the sentence, by language and sentence
 let abilities = { details: [], formats: [], glossary: false }, limits = {}, models = [], parts = [];
-let controller = null, timer = 0, translated = null; // the last document
+let controller = null, timer = 0, beginning = 0, isWhole = false; // whether all of the text is translated
+let translated = null; // the last document
+let detected = null; // the source language of the text, where the server has told it
 
 function say(words, isError = false) {
   status.textContent = words;
@@ -38,9 +41,10 @@ const tagOf = (side) => (served()?.languages?.[side] ? $(side) : $("direction"))
 const classifies = () => model()?.task === "classification";
 const wanted = (...kinds) => kinds.filter((kind) => abilities.details.includes(kind));
 
-function request() {
+// What every request for a translation names. A part of a text has the language that was detected in the whole of it.
+function request(ofText = null) {
   const { name, source, target } = model(), entries = terms();
-  const body = { source: source ?? undefined, target: target ?? undefined };
+  const body = { source: (source === "auto" ? ofText : null) ?? source ?? undefined, target: target ?? undefined };
   if (served().languages || models.some((one) => one.name !== name && one.source === source && one.target === target)) body.model = name;
   if (abilities.glossary && entries.length) body.glossary = { entries };
   return body;
@@ -52,21 +56,27 @@ function request() {
 const isStale = () => translation.classList.contains("stale");
 
 function later() {
+  controller?.abort(); // an answer that comes now is of an earlier text
+  isWhole = false;
   translation.classList.add("stale");
   close();
   mark([]);
-  say("");
   $("length").textContent = `${Array.from(text.value).length.toLocaleString("en")} characters`;
   kept.set("text", text.value);
+  if (!models.length) return; // `begin` reports why, and translates when there are models
+  say("");
   clearTimeout(timer);
   timer = setTimeout(translate, REST);
 }
 
 async function translate() {
+  if (!models.length) return;
   controller?.abort();
   const own = (controller = new AbortController()), typed = text.value;
   translated = null;
-  if (!typed.trim() || !models.length) {
+  detected = null;
+  isWhole = false;
+  if (!typed.trim()) {
     clear();
     parts = [];
     say("");
@@ -77,16 +87,20 @@ async function translate() {
     if (classifies()) return await classify(typed, own.signal);
     const found = [];
     let begin = 0;
-    for (const chunk of chunks(typed)) {
-      const body = { ...request(), text: chunk, split: "sentences", stream: true };
+    for (const chunk of chunks(typed, limits)) {
+      const body = { ...request(detected), text: chunk, split: "sentences", stream: true };
       body.details = wanted("alignment", "words", "confidence", "terms");
       const answer = await ask("/v1/translate", body, own.signal).catch((error) => {
         if (error.field !== "details" || !body.details.length) throw error;
         return ask("/v1/translate", { ...body, details: [] }, own.signal); // a direction in two passes has none
       });
       for await (const line of objects(answer.body)) {
+        own.signal.throwIfAborted();
         if (line.error) throw new Error(line.error.message);
-        if (line.done) break;
+        if (line.done) {
+          detected ??= line.source;
+          break;
+        }
         if (!found.length) clear();
         found.push(moved(line, begin));
         parts = found;
@@ -95,34 +109,11 @@ async function translate() {
       begin += Array.from(chunk).length;
     }
     showStatuses(parts.flatMap((part) => part.terms ?? []));
+    isWhole = true;
     say(summary(found));
   } catch (error) {
-    if (error.name !== "AbortError") failed(error, translate);
+    if (error.name !== "AbortError") failed(error, (wait) => (timer = setTimeout(translate, wait)));
   }
-}
-
-// A long text in parts that a request may hold, cut at ends of sentences.
-function chunks(typed) {
-  const { queue_sentences = 1000, queue_characters = 1e5, request_characters = 1e5 } = limits;
-  const found = [""], most = { sentences: queue_sentences / 2, characters: Math.min(queue_characters / 2, request_characters) };
-  let count = 0;
-  for (const [sentence] of typed.matchAll(/[^\n.!?…。！？]*(?:[\n.!?…。！？]+\s*|$)/gu)) {
-    const last = found.length - 1, ends = 1 + sentence.split("\n").length;
-    if (found[last] && (count + ends > most.sentences || found[last].length + sentence.length > most.characters)) {
-      found.push(sentence);
-      count = 0;
-    } else found[last] += sentence;
-    count += ends;
-  }
-  return found.filter(Boolean);
-}
-
-// A part of the translation of a chunk that begins at this code point of the text.
-function moved(part, begin) {
-  const shift = ([from, to]) => [from + begin, to + begin];
-  part.source = shift(part.source);
-  for (const one of part.details ?? []) one.alignment = one.alignment?.map(([source, ...rest]) => [shift(source), ...rest]);
-  return part;
 }
 
 async function classify(typed, signal) {
@@ -140,12 +131,12 @@ function clear() {
   translation.classList.remove("stale");
 }
 
+// Says what went wrong. Where `again` is given, it tries what failed once more, after these milliseconds.
 function failed(error, again) {
-  const wait = (error.after || RETRY_SECONDS) * 1000;
   const busy = error.status === 429 || error.status === 503;
   if (error instanceof TypeError || busy) {
-    say(busy ? "The server is busy; trying again." : "The server does not answer; trying again.", true);
-    if (again) timer = setTimeout(again, wait);
+    say(`The server ${busy ? "is busy" : "does not answer"}; ${again ? "trying again" : "try again later"}.`, true);
+    again?.((error.after || RETRY_SECONDS) * 1000);
   } else if (error.status === 401 || error.status === 403) {
     say($("api_key")?.value ? "The server does not accept this key." : "This server needs a key.", true);
   } else {
@@ -164,14 +155,20 @@ function summary(found) {
 // -- one sentence ---------------------------------------------------------------------------------
 
 const sourceOf = (part) => Array.from(text.value).slice(...part.source).join("");
-const keyOf = (part) => JSON.stringify([model().target, sourceOf(part).trim()]);
+const keyOf = (part) => JSON.stringify([model().target, sourceOf(part).trimEnd()]);
+
+// The part with a choice for its sentence, and with details of its own: the text may have the sentence several times.
+function withChoice(part, choice) {
+  const { details } = moved({ source: [0, 0], details: structuredClone(choice.details) }, part.source[0]);
+  return Object.assign(part, { text: choice.text, details });
+}
 
 function show(part) {
   part.original = part.text;
   const shown = element("span", { lang: tagOf("target") });
   translation.append(part.before, shown);
   const choice = chosen.get(keyOf(part));
-  fill(shown, choice ? Object.assign(part, choice) : part);
+  fill(shown, choice ? withChoice(part, choice) : part);
 }
 
 function fill(shown, part) {
@@ -256,14 +253,14 @@ async function alternatives(part, prefix, word, sentence) {
     const texts = async () => {
       say("Looking for alternatives");
       const count = Math.min(ALTERNATIVES, (model().search?.beam_size ?? 1) - 1);
-      const body = { ...request(), text: source, split: "none", alternatives: count, prefix: prefix || undefined };
+      const body = { ...request(detected), text: source, split: "none", alternatives: count, prefix: prefix || undefined };
       const [found] = (await (await ask("/v1/translate", body)).json()).translations;
       const others = [part.original, found.text, ...found.alternatives.map((one) => one.text)];
       return [...new Set([part.text, ...others.filter((one) => one.startsWith(prefix))])];
     };
     const count = await offer(word, language, texts, (choice) => {
       chosen.set(key, { text: choice, details: [] });
-      fill(sentence, Object.assign(part, chosen.get(key)));
+      fill(sentence, withChoice(part, chosen.get(key)));
       sentence.querySelector(".word")?.focus({ preventScroll: true });
       say("Changed.");
       explain(part, source, key, sentence);
@@ -276,15 +273,15 @@ async function alternatives(part, prefix, word, sentence) {
 
 // Links the words of a text that was chosen, as far as the model would say it.
 async function explain(part, source, key, sentence) {
-  const { source: from, target, model: name } = request();
+  const { source: from, target, model: name } = request(detected);
   const body = { source: from, target, model: name, text: source, split: "none", prefix: part.text };
   body.details = wanted("alignment", "words");
   const answer = await ask("/v1/translate", body).catch(() => null);
   const found = (await answer?.json())?.translations[0];
   if (found?.text !== part.text || chosen.get(key)?.text !== part.text || !sentence.isConnected) return;
   const hadFocus = sentence.contains(document.activeElement);
-  chosen.set(key, { text: part.text, details: moved({ ...found, source: [0, 0] }, part.source[0]).details });
-  fill(sentence, Object.assign(part, chosen.get(key)));
+  chosen.set(key, { text: part.text, details: found.details });
+  fill(sentence, withChoice(part, chosen.get(key)));
   if (hadFocus) sentence.querySelector(".word")?.focus({ preventScroll: true });
 }
 
@@ -321,7 +318,7 @@ const turns = () => ["source", "target"].every((side) => served()?.languages?.[s
 const reverse = () => models.findIndex((one) => one.source && one.source === model()?.target && one.target === model()?.source);
 
 function swap() {
-  const other = turns() ? $("direction").value : reverse(), answer = isStale() ? "" : translation.textContent;
+  const other = turns() ? $("direction").value : reverse(), answer = isWhole ? translation.textContent : "";
   if (other < 0) return;
   $("direction").value = other;
   if (turns()) [$("source").value, $("target").value] = [$("target").value, $("source").value];
@@ -343,6 +340,7 @@ function showFacts() {
 
 // Another model was chosen.
 function turned() {
+  if (!models.length) return;
   text.lang = tagOf("source");
   $("swap").hidden = !turns() && reverse() < 0;
   for (const side of ["source", "target"].filter($))
@@ -360,6 +358,7 @@ function turned() {
 }
 
 async function begin() {
+  clearTimeout(beginning);
   try {
     const told = await (await ask("/v1/models")).json();
     ({ abilities, limits } = told);
@@ -374,7 +373,7 @@ async function begin() {
     say("");
     turned();
   } catch (error) {
-    failed(error, begin);
+    failed(error, (wait) => (beginning = setTimeout(begin, wait)));
   }
 }
 
