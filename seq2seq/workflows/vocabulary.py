@@ -16,7 +16,7 @@ from seq2seq import atomic
 from seq2seq.data.collate import collate_translation
 from seq2seq.data.encoding import stored_ids
 from seq2seq.errors import DataError, ModelError, UserError, counted, some_of
-from seq2seq.inference.engine import override_search
+from seq2seq.inference.engine import ONE_BEST, override_search
 from seq2seq.inference.groups import BATCH_TOKENS, token_groups
 from seq2seq.inference.steps import TransformerSteps, float32_logits
 from seq2seq.inference.torch_engine import TorchEngine
@@ -254,7 +254,7 @@ def _measured(
 def _greedy(loaded: LoadedModel, lines: Sequence[str]) -> list[str]:
     """Return greedy translations in float32 on the CPU, as the search finds them."""
     steps = TransformerSteps(loaded.model, loaded.tokenizers, start("cpu", None, None).device)
-    config = override_search(loaded.description.search, {"beam_size": 1, "sample": False})
+    config = override_search(loaded.description.search, {"beam_size": 1, **ONE_BEST})
     translator = Translator(TorchEngine(steps), loaded.tokenizers, config, repair=False, description=loaded.description)
     return [translation.text for translation in translator.translate(lines)]
 

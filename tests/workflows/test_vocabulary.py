@@ -189,6 +189,21 @@ def test_a_corpus_that_makes_no_smaller_model_is_refused(tmp_path, capsys, text,
     assert not (tmp_path / "new").exists()
 
 
+def test_translations_are_compared_whatever_the_search_of_the_model_returns(tmp_path, capsys):
+    """Several translations, or draws, are stored settings; the measurement is that of greedy searches."""
+    (tmp_path / "text").write_text("\n".join(SOURCE[:4]))
+    reports = []
+    for name, stored in (
+        ("plain", {}), ("several", {"n_best": 3}), ("drawn", {"n_best": 3, "sample": True, "top_k": 9, "top_p": 0.9}),
+    ):  # fmt: skip
+        make_ours(tmp_path / name, search=SearchConfig(beam_size=4, max_length_ratio=1.5, **stored))
+        typed = ["vocabulary", "trim", str(tmp_path / name), "--corpus", str(tmp_path / "text"), "-f", "json"]
+        code, (out, err) = main([*typed, "-o", str(tmp_path / f"{name}-new")]), capsys.readouterr()
+        assert code == 0, err
+        reports.append(out)
+    assert len(set(reports)) == 1
+
+
 SENTENCES = {
     "english": "The old man walks slowly through the park with his dog, and the children play in the street.",
     "german": "Der alte Mann geht mit seinem Hund langsam durch den Park, und die Kinder spielen auf der Straße.",
