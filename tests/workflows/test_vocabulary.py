@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,12 +15,15 @@ from support.our_models import make_ours, make_tiny
 from support.vocabulary_models import KINDS, hypotheses, make
 
 from seq2seq.cli import main
-from seq2seq.config.schema import SearchConfig, TokenizerConfig
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.inference.translator import Translator
-from seq2seq.store.model_folder import load_model
+from seq2seq.model.transformer import Transformer
+from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.tensors import distinct
 from seq2seq.text.direction import Direction
 from seq2seq.text.marian_tokenizer import MarianTokenizer
+from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.trimming import necessary
 from seq2seq.workflows.vocabulary import trim
@@ -168,6 +172,40 @@ def test_only_the_named_languages_are_left_and_frequent_pieces_on_request(tmp_pa
     assert main([*typed, "en,klingon", "-o", str(tmp_path / "one")]) == 2
     assert "klingon" in capsys.readouterr().err
     assert not (tmp_path / "one").exists()
+
+
+@pytest.fixture
+def many(tmp_path) -> Path:
+    """A model from English and Dutch into German and French, and a text."""
+    tags = {name: f"<2{name}>" for name in ("en", "nl", "de", "fr")}
+    trained = Tokenizer.train(TEXTS * 5, TokenizerConfig(vocab_size=300), 1, list(tags.values()))
+    pair = tagged_pair(trained.model_bytes, trained.model_bytes, Languages(tags, ("en", "nl"), ("de", "fr")))
+    shape = ModelConfig(preset="tiny", d_model=32, d_ff=64)
+    names = ("en-de", "nl-de", "nl-fr")
+    torch.manual_seed(0)
+    weights = Transformer(shape, pair.source.vocab_size, pair.target.vocab_size).state_dict()
+    save_model(tmp_path / "model", weights, ModelDescription(model=shape, directions=names), pair)
+    (tmp_path / "text").write_text("\n".join(LINES))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("kept", "missing"), [("en,nl", "target of de, fr"), ("fr,de", "source of en, nl")])
+def test_a_model_needs_a_language_of_each_side(many, kept, missing, capsys):
+    typed = ["vocabulary", "trim", str(many / "model"), "--corpus", str(many / "text"), "--languages"]
+    assert main([*typed, kept, "-o", str(many / "new")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"--languages: {kept.replace(',', ', ')}: add a {missing}")
+    assert not (many / "new").exists()
+
+
+@pytest.mark.parametrize(("kept", "left"), [("en,nl,de", ("en-de", "nl-de")), ("fr,nl", ("nl-fr",)), ("en,fr", ())])
+def test_the_kept_languages_may_be_named_in_any_order(many, kept, left, capsys):
+    """Translations are compared from one that is a source into one that is a target, and directions are lost."""
+    typed = ["vocabulary", "trim", str(many / "model"), "--corpus", str(many / "text"), "--languages"]
+    assert main([*typed, kept, "-o", str(many / "new")]) == 0, capsys.readouterr().err
+    smaller = load_model(many / "new")
+    assert sorted(smaller.tokenizers.source.tags) == sorted(kept.split(","))
+    assert smaller.description.directions == left
 
 
 @pytest.mark.parametrize(
