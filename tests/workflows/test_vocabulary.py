@@ -205,6 +205,8 @@ def test_the_kept_languages_may_be_named_in_any_order(many, kept, left, capsys):
     assert main([*typed, kept, "-o", str(many / "new")]) == 0, capsys.readouterr().err
     smaller = load_model(many / "new")
     assert sorted(smaller.tokenizers.source.tags) == sorted(kept.split(","))
+    tags = {piece for piece in smaller.tokenizers.target.vocabulary if piece.startswith("<2")}
+    assert tags == set(smaller.tokenizers.source.tags.values()), "a tag that is left could be generated"
     assert smaller.description.directions == left
 
 
