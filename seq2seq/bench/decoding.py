@@ -33,7 +33,7 @@ from seq2seq.errors import DataError, ModelError
 from seq2seq.evaluation.probe import Probe
 from seq2seq.evaluation.text import score_texts
 from seq2seq.files import shipped_folder
-from seq2seq.inference.engine import EngineName, override_search
+from seq2seq.inference.engine import ONE_BEST, EngineName, override_search
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
 from seq2seq.languages import language_code
@@ -175,7 +175,7 @@ class _DecodingBench:
         self._model, self._probe, self._rounds, self._here = model, probe, rounds, here
         self._source_tokens = sum(len(ids) + 1 for ids in model.tokenizers.source.encode_all(probe.lines))
         settings = model.description.search
-        self._searches = [override_search(settings, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
+        self._searches = [override_search(settings, {"beam_size": size, **ONE_BEST}) for size in rounds.beam_sizes]
         self._first_texts: dict[str, list[str]] = {}
         self.signature: str | None = None
 

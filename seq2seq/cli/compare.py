@@ -93,7 +93,7 @@ def command(
             defaults["target_language"] = modelling["target_language"]
         scoring = defaults | {key: value for key, value in scoring.items() if value is not None}
     test_set = _test_set(models, references, source, name)
-    counts = _training_counts(models, training, test_set.sources)
+    counts = _training_counts(models, training, test_set, modelling["source_language"])
     translated = {path: _file(path, test_set) for path in systems if path not in folders}
     if models is not None:
         models.outputs([test_set], output)  # the page replaces none of its files
@@ -190,12 +190,16 @@ def _translated(path: Path, test_set: TestSet, modelling: Mapping[str, Any]) -> 
 
 
 def _training_counts(
-    models: TranslatingModels | None, training: Path | None, sources: Sequence[str]
+    models: TranslatingModels | None, training: Path | None, test_set: TestSet, language: str | None
 ) -> Mapping[str, int] | None:
-    """Return how often source words occur in training data; None, with a log line, if it is not available."""
+    """Return how often source words occur in training data; None, with a log line, if it is not available.
+
+    `language` is that of the sources, if the test set has no direction.
+    """
     from seq2seq.workflows.compare.systems import training_texts
     from seq2seq.workflows.compare.views import count_words
 
+    sources = test_set.sources
     if not sources:
         return None
     if training is not None:
@@ -203,7 +207,8 @@ def _training_counts(
     if models is None or models.config is None:
         return None
     try:
-        return count_words(training_texts(models.config), sources)
+        language = test_set.direction[0] if test_set.direction else language
+        return count_words(training_texts(models.config, language), sources)
     except UserError as error:
         logger.info("no view by rare words: %s", error)
         return None

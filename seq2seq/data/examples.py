@@ -43,6 +43,10 @@ class LabelledText:
         """The text, as the only side."""
         return (self.text,)
 
+    def without(self, _tag: str | None) -> "LabelledText":
+        """Return the text: only sources of pairs have tags."""
+        return self
+
 
 Example = Pair | LabelledText
 Position = Any
@@ -97,3 +101,7 @@ class Source(ABC):
     def __iter__(self) -> Iterator[Example]:
         for chunk in self.chunks():
             yield from chunk.examples()
+
+    def untagged(self) -> Iterator[Example]:
+        """Yield the examples without `tag`, for comparisons and figures of texts: models read it, but it is no text."""
+        return (example.without(self.tag) for example in self)

@@ -55,6 +55,10 @@ class Loaded:
     """The description of the model; for an ensemble, that of the first model."""
 
 
+# Search settings of measurements: one translation of each sentence, the best that the search finds.
+ONE_BEST: Mapping[str, Any] = {"n_best": 1, "sample": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+
+
 def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:
     """Return `config` with `changes`.
 

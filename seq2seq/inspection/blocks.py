@@ -2,7 +2,7 @@
 
 Two text files of unequal length, or lines that are not UTF-8, do not end the reading: `CorpusReader` records them.
 Other formats are read through `sources`, up to the first line at which training would stop. All are read without their
-noise, because the report is about the lines of the files.
+noise, because the report is about the lines of the files, and without the tag of `s2s augment`, which is not text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,10 +47,16 @@ class Block:
     """The examples of classification; None for pairs."""
     first_example: int
     """The number of the first example, from 1."""
+    tag: str | None = None
+    """The tag that training reads before each source text, which is not in `columns`."""
 
     def examples(self) -> Iterator[Example]:
         """Return the examples in the form of `data.examples`."""
         return map(Pair, *self.columns) if self.labelled is None else iter(self.labelled)
+
+    def encoded(self, side: int) -> Sequence[str]:
+        """Return the lines of a side as training encodes them."""
+        return [f"{self.tag} {line}" for line in self.columns[0]] if self.tag and side == 0 else self.columns[side]
 
     def finding(self, indices: Sequence[int], *columns: Sequence[str]) -> Finding:
         """Return a finding of the lines of the block with these indices; `columns` are shown."""
@@ -133,9 +139,11 @@ class CorpusReader:
             source = open_pairs(config, *self._languages)
         for chunk in source.chunks():
             if numbered := chunk.numbered():
-                numbers, examples = zip(*numbered, strict=True)
+                numbers = [number for number, _ in numbered]
+                examples = [example.without(source.tag) for _, example in numbered]
                 columns = list(zip(*(example.texts for example in examples), strict=True))
-                yield Block(numbers, columns, None if self._languages else examples, self.line_counts[0] + 1)
+                labelled, first = None if self._languages else examples, self.line_counts[0] + 1
+                yield Block(numbers, columns, labelled, first, source.tag)
                 self.line_counts[0] += len(examples)
         self.invalid = source.invalid
 

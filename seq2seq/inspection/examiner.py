@@ -123,7 +123,7 @@ class Examiner:
             labels=_counted_labels(block.labelled or ()),
             matches=list(self._overlap(block, examples, skip)),
         )
-        lengths = [self._lengths(side, lines) for side, lines in enumerate(block.columns)]
+        lengths = [self._lengths(side, block.encoded(side)) for side in range(len(block.columns))]
         self._examine_pairs(tally, block, examples, lengths)
         tally.sides = [self._side(side, block, lengths[side], tally.is_kept[0]) for side in range(len(lengths))]
         if self.word_pairs is not None:

@@ -63,7 +63,7 @@ def changes(before: Mapping[str, float], after: Mapping[str, float]) -> Iterator
 def unknown_share(sources: Sequence[Source], tokenizers: TokenizerPair) -> float:
     """Return the share of characters that the vocabulary lacks, in the first pairs of sources."""
     unknown = total = 0
-    for pair in islice(chain.from_iterable(sources), COUNTED_PAIRS):
+    for pair in islice(chain.from_iterable(source.untagged() for source in sources), COUNTED_PAIRS):
         for text, tokenizer in zip(pair.texts, (tokenizers.source, tokenizers.target), strict=True):
             known = tokenizer.normalizer
             characters = known(text)

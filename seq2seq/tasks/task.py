@@ -105,8 +105,7 @@ class Task(ABC):
     def _warn_of_empty_sources(self) -> None:
         if self._runtime.is_main:
             sizes = [stop - start for start, stop, _ in self.corpus.parts]
-            empty = [source.name for source, size in zip(self.inputs.train, sizes, strict=True) if not size]
-            for name in dict.fromkeys(empty):
+            for name in {one.name: size for one, size in zip(self.inputs.train, sizes, strict=True) if not size}:
                 logger.warning("%s: no example is left: %s", name, WHY_EMPTY)
 
     @abstractmethod
@@ -282,8 +281,7 @@ class Task(ABC):
 
     @property
     def tokens_per_epoch(self) -> int:
-        """Tokens of both sides that all ranks read in an epoch of the first stage, before random segmentations, without
-        special ids."""
+        """Tokens of both sides that all ranks read in the first epoch, before random segmentations and special ids."""
         return self._tokens(self.stages.each[0].parts)
 
     def _tokens(self, parts: Sequence[Part]) -> int:
@@ -381,14 +379,17 @@ def overlap_notes(inputs: Inputs) -> list[str]:
     The result is cached under the fingerprints of all corpora, so a run that continues does not search again.
     """
     held_out = held_out_names(inputs.valid, inputs.tests)
-    fingerprints = {name: source.fingerprint for name, source in held_out.items()}
-    identity = json.dumps([[source.fingerprint for source in inputs.train], fingerprints])
-    path = inputs.cache / f"overlap-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
+    known: list[Any] = [[one.fingerprint for one in inputs.train]]
+    known += [{name: one.fingerprint for name, one in held_out.items()}]
+    known += [one.tag for one in (*inputs.train, *held_out.values()) if one.tag]  # which earlier notes took for text
+    path = inputs.cache / f"overlap-{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:32]}.json"
     with atomic.locked(path.with_suffix(".lock")):
         overlap = read_note(path)
         if "warning" not in overlap:
             with waiting_for("comparing the training corpus with the validation and test sets"):
-                overlap = {"warning": overlap_warning(find_overlap(chain.from_iterable(inputs.train), held_out))}
+                train = chain.from_iterable(one.untagged() for one in inputs.train)
+                found = find_overlap(train, {name: one.untagged() for name, one in held_out.items()})
+                overlap = {"warning": overlap_warning(found)}
             with suppress(OSError):  # if the cache cannot be written, the next run searches again
                 write_note(path, overlap)
     if overlap["warning"]:

@@ -225,5 +225,5 @@ class TranslationTask(Task):
 
 
 def _first_lines(source: Source) -> tuple[list[str], list[str]]:
-    pairs = list(islice(source, LINES))
+    pairs = list(islice(source.untagged(), LINES))
     return [pair.source for pair in pairs], [pair.target for pair in pairs]

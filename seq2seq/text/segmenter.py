@@ -79,12 +79,12 @@ class Segmenter:
             pass
         return parts
 
-    def without(self, removed: Collection[str]) -> bytes:
-        """Return the bytes of the model without these normal pieces."""
+    def without(self, removed: Collection[str], tags: Collection[str] = ()) -> bytes:
+        """Return the bytes of the model without these normal pieces, of which `tags` may be control pieces."""
         pieces, left = iter(self.pieces), []
         for number, _, field in fields(self.model_bytes):
             piece = next(pieces) if number == PIECES else None
-            is_removed = piece is not None and piece.is_normal and piece.text in removed
+            is_removed = piece is not None and piece.text in removed and (piece.is_normal or piece.text in tags)
             # the self test compares segmentations, which may have had a removed piece
             if not is_removed and number != SELF_TEST:
                 left.append(field)

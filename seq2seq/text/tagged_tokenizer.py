@@ -143,7 +143,7 @@ class TaggedTokenizer(Tokenizer):
 
     def without(self, removed: Collection[str]) -> "TaggedTokenizer":
         """Return the tokenizer without these pieces; a language whose tag is removed is unknown to it."""
-        model_bytes = Segmenter(self.model_bytes).without(removed)
+        model_bytes = Segmenter(self.model_bytes).without(removed, self.languages.pieces.values())
         return TaggedTokenizer(model_bytes, self.languages.without(removed), self.before, self.start)
 
 

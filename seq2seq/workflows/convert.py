@@ -18,6 +18,7 @@ from seq2seq.errors import CheckpointError, ModelError, RunError, UserError
 from seq2seq.evaluation.probe import Comparison, Probe, builtin_sentences, compare, least_chrf
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
+from seq2seq.inference.engine import ONE_BEST
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.architectures import KINDS
@@ -174,10 +175,11 @@ def export_argos(
 def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe, force: bool) -> Comparison:
     direction = _probed(loaded)
     languages = {f"{side}_language": language for side, language in vars(direction).items()}
-    exported, description = load_engine([folder], direction=direction), loaded.directed(direction).description
+    exported = load_engine([folder], search=ONE_BEST, direction=direction)
+    description = loaded.directed(direction).description
     assert isinstance(exported.engine, CTranslate2Engine)
     comparison = compare(
-        _texts(Translator.load(loaded.folder, engine="torch", **languages)),
+        _texts(Translator.load(loaded.folder, engine="torch", **languages, **ONE_BEST)),
         _texts(Translator(exported.engine, exported.tokenizers, exported.search)),
         probe.lines or builtin_sentences(description.source_language),
         least_chrf(quantization, builtin=probe.lines is None),

@@ -3,6 +3,7 @@
 `s2s tune` uses it. Every candidate is loaded and translates as `s2s translate` does.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,12 @@ from typing import Any
 from seq2seq.config.directions import Sides, direction_name
 from seq2seq.data.examples import Pair
 from seq2seq.evaluation.text import Score, score_texts
+from seq2seq.inference.engine import ONE_BEST
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.tasks.directions import rows_of_directions
 from seq2seq.text.direction import Direction
+
+logger = logging.getLogger(__name__)
 
 # Higher penalties favour longer translations; 1 ranks by the mean log-probability of a piece.
 LENGTH_PENALTIES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5)
@@ -110,16 +114,22 @@ class Tuner:
 
         Args:
             models: folders by name; the first is the model itself, the others are means of checkpoints. The weights are
-                chosen first, then the length penalty, then the beam size. A search of all combinations would take eight
-                times as long, and fit noise.
+                chosen first, then the length penalty, then the beam size, at least the model's n_best. A search of all
+                combinations would take eight times as long, and fit noise.
         """
         first, *means = models.items()
         settings = Pipeline.load(first[1], **self._loading, all_languages=True).translator.config
+        if settings.sample:
+            logger.warning(
+                "%s: draws its translations at random (search.sample); the chosen beam size and length penalty take "
+                "effect only without it", first[1],
+            )  # fmt: skip
+        fewest = 1 if settings.sample else settings.n_best  # hypotheses of a beam from which the model returns n_best
         start = best = self._trial(*first, settings.beam_size, settings.length_penalty)
         best = self._better(best, [self._trial(*mean, best.beam_size, best.length_penalty) for mean in means])
         name, folder = best.weights, models[best.weights]
         best = self._better(best, [self._trial(name, folder, best.beam_size, value) for value in LENGTH_PENALTIES])
-        sizes = [best, *(self._trial(name, folder, size, best.length_penalty) for size in BEAM_SIZES)]
+        sizes = [best, *(self._trial(name, folder, size, best.length_penalty) for size in BEAM_SIZES if size >= fewest)]
         enough = max(map(self._value, sizes)) - LEAST_GAIN
         good = [trial for trial in sizes if self._value(trial) >= enough]
         return start, min(good, key=lambda trial: trial.beam_size)
@@ -144,10 +154,10 @@ class Tuner:
 
 
 def translated(folder: Path, pairs: Sequence[Pair], loading: Mapping[str, Any], **search: Any) -> list[str]:
-    """Return translations with these search settings, as users of the model get them, each in the direction of its
-    pair."""
+    """Return the best translations with these search settings, as users of the model get them, each in the direction of
+    its pair."""
     groups, texts = rows_of_directions(pairs), [""] * len(pairs)
-    whole = Pipeline.load(folder, **loading, **search, all_languages=None not in groups)
+    whole = Pipeline.load(folder, **loading, **search, **ONE_BEST, all_languages=None not in groups)
     for sides, rows in groups.items():
         pipeline = whole if sides is None else Pipeline(whole.translator.directed(Direction(*sides)))
         answers = pipeline.translate([pairs[row].source for row in rows])

@@ -6,17 +6,18 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from seq2seq import atomic
+from seq2seq.config.directions import direction_name
 from seq2seq.data.collate import collate_translation
 from seq2seq.data.encoding import stored_ids
 from seq2seq.errors import DataError, ModelError, UserError, counted, some_of
-from seq2seq.inference.engine import override_search
+from seq2seq.inference.engine import ONE_BEST, override_search
 from seq2seq.inference.groups import BATCH_TOKENS, token_groups
 from seq2seq.inference.steps import TransformerSteps, float32_logits
 from seq2seq.inference.torch_engine import TorchEngine
@@ -168,6 +169,9 @@ def _languages(model: Path, loaded: LoadedModel, given: Sequence[str]) -> list[s
     for language in filter(None, described.languages):
         if language not in names:
             raise UserError(f"--languages: {model} is for {language} by default; name that too")
+    for side, choices in loaded.tokenizers.choices.items():
+        if not set(names).intersection(choices):
+            raise UserError(f"--languages: {', '.join(names)}: add a {side} of {some_of(list(choices), MOST_LISTED)}")
     return names
 
 
@@ -221,7 +225,10 @@ def _read(path: Path, readers: Sequence[Tokenizer]) -> _Corpus:
 def _write(output: Path, loaded: LoadedModel, kept: tuple[set[str], set[str]]) -> None:
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     smaller = loaded.tokenizers.without(source.vocabulary.keys() - kept[0], target.vocabulary.keys() - kept[1])
-    description = loaded.description.model_copy(update={"metrics": {}})
+    choices = smaller.choices.values()
+    left = {direction_name(sides) for sides in product(*choices)} if len(choices) == 2 else set()
+    directions = tuple(name for name in loaded.description.directions if name in left)
+    description = loaded.description.model_copy(update={"metrics": {}, "directions": directions})
     origin = f"`{loaded.folder.name}` with {smaller.target.vocab_size:,} of {target.vocab_size:,} pieces."
     card = short_card(description, output.name, [origin])
     save_model(output, refitted(loaded, smaller), description, smaller, card)
@@ -230,13 +237,13 @@ def _write(output: Path, loaded: LoadedModel, kept: tuple[set[str], set[str]]) -
 def _measured(
     loaded: LoadedModel, output: Path, lines: Sequence[str], kept: set[str], names: Sequence[str] | None
 ) -> Trimming:
-    """Return the change, measured on translations of `lines`; with several languages, from the first to the second."""
+    """Return the change, measured on translations of `lines`; with several languages, in a direction of `names`."""
     direction = Direction()
     if names:
         described = loaded.description
         direction = Direction(None, described.target_language or names[0])
         if loaded.tokenizers.needs_direction:
-            direction = Direction(described.source_language or names[0], described.target_language or names[1])
+            direction = _compared(loaded, names)
     original, smaller = loaded.directed(direction), load_model(output).directed(direction)
     texts, changed = (_greedy(model, lines) for model in (original, smaller))
     target = original.tokenizers.target
@@ -251,10 +258,20 @@ def _measured(
     )
 
 
+def _compared(loaded: LoadedModel, names: Sequence[str]) -> Direction:
+    """Return the direction of a model of many, from the first of these languages that is a source into the next target;
+    languages of the model itself come before them."""
+    described, choices = loaded.description, loaded.tokenizers.choices
+    source = described.source_language or next(name for name in names if name in choices["source"])
+    targets = [name for name in names if name in choices["target"]]
+    target = next((name for name in targets if name != source), targets[0])
+    return Direction(source, described.target_language or target)
+
+
 def _greedy(loaded: LoadedModel, lines: Sequence[str]) -> list[str]:
     """Return greedy translations in float32 on the CPU, as the search finds them."""
     steps = TransformerSteps(loaded.model, loaded.tokenizers, start("cpu", None, None).device)
-    config = override_search(loaded.description.search, {"beam_size": 1, "sample": False})
+    config = override_search(loaded.description.search, {"beam_size": 1, **ONE_BEST})
     translator = Translator(TorchEngine(steps), loaded.tokenizers, config, repair=False, description=loaded.description)
     return [translation.text for translation in translator.translate(lines)]
 

@@ -84,17 +84,15 @@ NOISE = NoiseConfig(upper=1.0, typos=1.0, copies=1.0, repeated_punctuation=1.0)
 
 @pytest.mark.parametrize("form", [*FORMS, "folder of tagged pairs"])
 def test_the_check_reads_the_pairs_of_training_in_each_direction_without_their_noise(form, tmp_path, monkeypatch):
-    """The lines of the files are reported, and noise is in none of them."""
+    """The lines of the files are reported, without their tag, and noise is in none of them."""
     monkeypatch.chdir(tmp_path)
     languages, sides = LanguagesConfig(source=("en", "de"), target=("de", "en")), ("en", "de")
     rows = list(map(tuple, sentences(40, 1)))
     if form in FORMS:
         keys = yaml.safe_load(f"{{{write('corpus', rows, sides, form)}}}")
     else:
-        marked = (f"<back> {source}" for source in spelled(rows, "en"))
-        made = write_parts(tmp_path / "tagged", zip(marked, spelled(rows, "de"), strict=True))
-        (made / "augment.json").write_text(json.dumps({"counts": {"parts": 1}, "options": {"tag": "<back>"}}))
-        keys = {"jsonl": made}
+        pairs = zip(spelled(rows, "en"), spelled(rows, "de"), strict=True)
+        keys = {"jsonl": write_parts(tmp_path / "tagged", pairs, "<back>")}
     plain = SourceConfig.model_validate({**keys, "from": "en", "to": "de", "both_ways": True})
     opened = open_training(plain, languages)
     assert [source.direction for source in opened] == [sides, sides[::-1]]
@@ -103,7 +101,7 @@ def test_the_check_reads_the_pairs_of_training_in_each_direction_without_their_n
     for config, (source, is_reversed) in product((plain, noisy), zip(opened, (False, True), strict=True)):
         reader = CorpusReader("train", config, source.direction, {}, is_reversed)
         read = [texts for block in reader.blocks() for texts in zip(*block.columns, strict=True)]
-        assert (read, reader.failure) == ([pair.texts for pair in source], None)
+        assert (read, reader.failure) == ([pair.without(source.tag).texts for pair in source], None)
 
 
 @pytest.mark.slow

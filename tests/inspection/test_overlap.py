@@ -1,18 +1,31 @@
 """Exact, normalised and near duplicates between training and held-out sets are found, and nothing else."""
 
+import hashlib
+import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import write_parts
 
+from seq2seq.cli import main
+from seq2seq.config import file as config_file
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.examples import LabelledText, Pair
+from seq2seq.data.sources import open_pairs
 from seq2seq.inspection.near_duplicates import NEAR_SIMILARITY, NearDuplicates
 from seq2seq.inspection.overlap import HeldOut, Matches, find_overlap, normalise, overlap_warning
 from seq2seq.lines import read_lines
+from seq2seq.runtime import Runtime
+from seq2seq.tasks.directions import unknown_share
+from seq2seq.tasks.inputs import Inputs
+from seq2seq.tasks.task import overlap_notes, prepare_tokenizers
 
 WORDS = [f"{first}{second}{third}" for first in "bdfgkl" for second in ("a", "ei", "o", "u") for third in "mnrst"]
 
@@ -135,6 +148,66 @@ def test_near_duplicates_are_those_that_comparing_every_pair_finds():
     expected = sum(similarity >= NEAR_SIMILARITY for similarity in best)
     assert 0 < expected <= 40
     assert without_copies.pair_near == expected
+
+
+# -- tags of synthetic sources -----------------------------------------------------------------------------------------
+
+TAGGED = """
+source_language: de
+target_language: en
+data:
+  train: {jsonl: marked, noise: NOISE}
+  valid: {source: valid.source, target: valid.target}
+  filters: {max_length: 40}
+tokenizer: {vocab_size: 300, extra_pieces: [<back>]}
+"""
+
+
+@pytest.fixture(params=["null", "{copies: 1e-9}"], ids=["clean", "noisy"])
+def tagged(request, tmp_path, monkeypatch) -> Inputs:
+    """Inputs of a training on sources with a tag, whose validation set has the same pairs without it."""
+    monkeypatch.chdir(tmp_path)
+    texts = [pair.texts for pair in pairs(200, 1)]
+    write_parts(Path("marked"), texts, "<back>")
+    for side, lines in zip(("source", "target"), zip(*texts[:20], strict=True), strict=True):
+        Path(f"valid.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    Path("tagged.yaml").write_text(TAGGED.replace("NOISE", request.param), encoding="utf-8")
+    Path("cache").mkdir()
+    return Inputs.open(config_file.load(Path("tagged.yaml")), Path("cache"))
+
+
+def name_of_earlier_note(inputs: Inputs) -> str:
+    held_out = {name: source.fingerprint for name, source in inputs.valid.items()}
+    known = json.dumps([[source.fingerprint for source in inputs.train], held_out])
+    return f"overlap-{hashlib.sha256(known.encode()).hexdigest()[:32]}.json"
+
+
+def test_equal_pairs_are_found_in_spite_of_a_tag(tagged):
+    """Earlier versions searched for sources with their tags, and stored that there are none."""
+    (tagged.cache / name_of_earlier_note(tagged)).write_text('{"warning": null}')
+    (note,) = overlap_notes(tagged)
+    assert note.startswith("training contains 20 of 20 examples of valid ")
+    assert overlap_notes(replace(tagged, valid={"valid": tagged.train[0]})) == [note.replace("20", "200")]
+    untagged = replace(tagged, train=list(tagged.valid.values()))
+    assert overlap_notes(untagged) == [note]
+    assert (tagged.cache / name_of_earlier_note(untagged)).exists(), "a note about corpora without tags stays"
+
+
+def test_a_check_reads_no_tag_as_text(tagged, capsys):
+    """Equal pairs are found, and `<back>` is not an HTML tag; lengths are those of training."""
+    assert main(["check", "tagged.yaml", "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["overlaps"]["train"]["valid"]["pair_exact"] == 20
+    assert "back" not in json.dumps([found["corpora"], found["problems"]])
+    tokenizers = prepare_tokenizers(tagged, None, Runtime(torch.device("cpu"), torch.float32))
+    lengths = [len(tokenizers.source.read(pair.source)) for pair in tagged.train[0]]
+    assert found["corpora"][0]["sides"]["source"]["mean_pieces"] == pytest.approx(sum(lengths) / len(lengths), abs=0.05)
+
+
+def test_a_tag_does_not_count_as_characters(tagged):
+    tokenizers = prepare_tokenizers(tagged, None, Runtime(torch.device("cpu"), torch.float32))
+    odd = SourceConfig(jsonl=write_parts(Path("odd").resolve(), [("ξξ", "ξξ")], "<back>"))
+    assert unknown_share([open_pairs(odd, "de", "en")], tokenizers) == 1.0
 
 
 def test_memory_does_not_grow_with_the_training_corpus():

@@ -18,12 +18,13 @@ def write_jsonl(path, records):
     return write(path, *(json.dumps(record, ensure_ascii=False) for record in records))
 
 
-def write_parts(folder, pairs):
-    """Write a folder of pairs, as `s2s augment` does, with one part."""
+def write_parts(folder, pairs, tag=None):
+    """Write a folder of pairs, as `s2s augment` does, with one part; a `tag` precedes each source."""
     folder.mkdir()
     with gzip.open(folder / "part-00000.jsonl.gz", "wt") as part:
-        part.writelines(json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs)
-    (folder / "augment.json").write_text(json.dumps({"counts": {"parts": 1}}))
+        for source, target in pairs:
+            part.write(json.dumps({"source": f"{tag} {source}" if tag else source, "target": target}) + "\n")
+    (folder / "augment.json").write_text(json.dumps({"counts": {"parts": 1}, "options": {"tag": tag}}))
     return folder
 
 

@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pytest
 from support.compared import REFERENCE, spoiled
+from support.many_directions import CONFIG as MANY
+from support.many_directions import write_corpora
 
 from seq2seq.cli import main
+from seq2seq.cli.compare import _training_counts
+from seq2seq.cli.test_sets import TestSet as Given
+from seq2seq.cli.test_sets import TranslatingModels
+from seq2seq.config import file as config_file
+from seq2seq.lines import read_lines
 from seq2seq.text.words import character_spans, word_spans
 from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import page
 from seq2seq.workflows.compare.systems import System
+from seq2seq.workflows.compare.views import count_words
 
 HOSTILE = ["<b>bold</b>", "&lt;mark&gt;", "</mark>", "<mark>", '"x"', "<!--", "</dd></dl>"]
 
@@ -143,3 +151,27 @@ def test_worthless_figures_are_said_in_red():
         "copied and again have the same translations",
     ]  # fmt: skip
     assert Shown(page(compare([other, System("more", spoiled(REFERENCE, 0.3, 2))], Lines("s", [REFERENCE])))).red == []
+
+
+@pytest.mark.parametrize(
+    ("direction", "named", "read"),
+    [
+        (("en", "fr"), None, ["train.en", "small.en"]),
+        (("de", "en"), None, ["train.de"]),
+        (("de", "fr"), None, ["train.de"]),
+        (None, "German", ["train.de"]),
+        (None, None, ["train.en", "train.de", "small.en"]),
+    ],
+)
+def test_rare_words_are_those_of_the_training_sources_in_the_language_of_the_test_set(
+    direction, named, read, tmp_path, monkeypatch
+):
+    """The reverse half of `both_ways` counts too, and sources in other languages do not."""
+    monkeypatch.chdir(tmp_path)
+    write_corpora(tmp_path)
+    (tmp_path / "many.yaml").write_text(MANY.replace("TAGS", "source"), encoding="utf-8")
+    models = TranslatingModels({}, config_file.load(tmp_path / "many.yaml"), tmp_path)
+    lines = {name: list(read_lines(tmp_path / name)) for name in ("train.en", "train.de", "small.en")}
+    sources = lines["train.en"] + lines["train.de"]
+    found = _training_counts(models, None, Given("zero", [sources], sources, direction=direction), named)
+    assert found == count_words([line for name in read for line in lines[name]], sources)

@@ -14,8 +14,10 @@ from support.our_models import make_ours
 
 from seq2seq import cli
 from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import DataError, RunError
 from seq2seq.evaluation.probe import SENTENCES, Comparison, builtin_sentences, compare, least_chrf
+from seq2seq.interop.ctranslate2 import read_description
 from seq2seq.store.model_folder import load_model
 from seq2seq.workflows.convert import Probe, export_ctranslate2
 
@@ -156,6 +158,21 @@ def test_an_export_that_says_something_else_is_not_kept_unless_forced(tmp_path):
     kept = export_ctranslate2(tmp_path / "ours", tmp_path / "fast", "int8", Probe(tuple(SOURCE)), force=True)
     assert not kept.is_good
     assert (tmp_path / "fast" / "model.bin").is_file()
+
+
+def test_draws_of_a_model_are_not_compared(tmp_path):
+    """Two engines draw differently, so the best translations are compared."""
+    pytest.importorskip("ctranslate2")
+    found = []
+    for name, settings in (("plain", {}), ("drawn", {"n_best": 3, "sample": True})):
+        search = SearchConfig(beam_size=2, max_length_ratio=1.5, **settings)
+        make_ours(tmp_path / name, search=search, ending=2.0)
+        output = tmp_path / f"{name} fast"
+        compared = export_ctranslate2(tmp_path / name, output, "float32", Probe(tuple(SOURCE[:4])), force=True)
+        found.append((compared.identical, compared.chrf))
+        assert read_description(output)[0].search == search
+    assert found[0] == found[1]
+    assert found[0][1] > 50
 
 
 def test_what_a_probe_finds():

@@ -11,9 +11,11 @@ from support.our_models import make_ours
 
 from seq2seq.cli import main
 from seq2seq.config import file as config_file
-from seq2seq.store.model_folder import load_model
+from seq2seq.config.schema import SearchConfig
+from seq2seq.data.examples import Pair
+from seq2seq.store.model_folder import load_model, load_outline, update_search
 from seq2seq.tensors import read_tensors
-from seq2seq.workflows.tune import BEAM_SIZES, LEAST_GAIN, LENGTH_PENALTIES, Trial, Tuner
+from seq2seq.workflows.tune import BEAM_SIZES, LEAST_GAIN, LENGTH_PENALTIES, Trial, Tuner, translated
 
 SETTINGS = ("learning_rate=2.0e-2", "max_steps=60", "validate_every=20", "keep_last=3", "checkpoint_every=20")
 ROUNDED = 0.051  # s2s bleu prints one digit
@@ -172,6 +174,31 @@ def test_the_best_of_each_setting_is_found(model, penalty):
         return trial.beam_size - 9 * abs(trial.length_penalty - penalty) + (trial.weights == "mean of 2")
 
     assert choice(model, value)[1] == Trial("mean of 2", max(BEAM_SIZES), penalty, {}, 0.0)
+
+
+STORED = {
+    "several": {"n_best": 3},
+    "samples": {"n_best": 3, "sample": True, "temperature": 2.0, "top_k": 20, "top_p": 0.9},
+}
+LINES = ["one two three", "four", "five six"]
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_one_translation_of_a_search_is_measured_whatever_the_model_returns(kind, tmp_path, caplog):
+    """Settings that choose among translations, or draw them, change no trial, and the stored search is possible."""
+    plain = SearchConfig(beam_size=8, max_length_ratio=1.5)
+    other = SearchConfig(**plain.model_dump(include={"beam_size", "max_length_ratio"}), **STORED[kind])
+    for name, search in (("plain", plain), ("other", other)):
+        make_ours(tmp_path / name, search=search)
+    pairs, loading = [Pair(line, line) for line in LINES], {"engine": "torch"}
+    for size in (1, 2, 4):
+        texts = (translated(tmp_path / name, pairs, loading, beam_size=size) for name in ("plain", "other"))
+        assert next(texts) == next(texts)
+    _, best = choice(tmp_path / "other", lambda trial: 0.0)
+    assert best.beam_size == (4 if kind == "several" else 1), "the smallest tried that the stored search can have"
+    update_search(tmp_path / "other", best.search, {})
+    assert load_outline(tmp_path / "other").description.search.beam_size == best.beam_size
+    assert ("draws its translations at random" in caplog.text) == (kind == "samples")
 
 
 def test_a_folder_of_transformers_is_named_also_without_generation_settings(tmp_path, capsys):

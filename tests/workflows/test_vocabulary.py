@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,12 +15,15 @@ from support.our_models import make_ours, make_tiny
 from support.vocabulary_models import KINDS, hypotheses, make
 
 from seq2seq.cli import main
-from seq2seq.config.schema import SearchConfig, TokenizerConfig
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.inference.translator import Translator
-from seq2seq.store.model_folder import load_model
+from seq2seq.model.transformer import Transformer
+from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.tensors import distinct
 from seq2seq.text.direction import Direction
 from seq2seq.text.marian_tokenizer import MarianTokenizer
+from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.trimming import necessary
 from seq2seq.workflows.vocabulary import trim
@@ -170,6 +174,42 @@ def test_only_the_named_languages_are_left_and_frequent_pieces_on_request(tmp_pa
     assert not (tmp_path / "one").exists()
 
 
+@pytest.fixture
+def many(tmp_path) -> Path:
+    """A model from English and Dutch into German and French, and a text."""
+    tags = {name: f"<2{name}>" for name in ("en", "nl", "de", "fr")}
+    trained = Tokenizer.train(TEXTS * 5, TokenizerConfig(vocab_size=300), 1, list(tags.values()))
+    pair = tagged_pair(trained.model_bytes, trained.model_bytes, Languages(tags, ("en", "nl"), ("de", "fr")))
+    shape = ModelConfig(preset="tiny", d_model=32, d_ff=64)
+    names = ("en-de", "nl-de", "nl-fr")
+    torch.manual_seed(0)
+    weights = Transformer(shape, pair.source.vocab_size, pair.target.vocab_size).state_dict()
+    save_model(tmp_path / "model", weights, ModelDescription(model=shape, directions=names), pair)
+    (tmp_path / "text").write_text("\n".join(LINES))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("kept", "missing"), [("en,nl", "target of de, fr"), ("fr,de", "source of en, nl")])
+def test_a_model_needs_a_language_of_each_side(many, kept, missing, capsys):
+    typed = ["vocabulary", "trim", str(many / "model"), "--corpus", str(many / "text"), "--languages"]
+    assert main([*typed, kept, "-o", str(many / "new")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"--languages: {kept.replace(',', ', ')}: add a {missing}")
+    assert not (many / "new").exists()
+
+
+@pytest.mark.parametrize(("kept", "left"), [("en,nl,de", ("en-de", "nl-de")), ("fr,nl", ("nl-fr",)), ("en,fr", ())])
+def test_the_kept_languages_may_be_named_in_any_order(many, kept, left, capsys):
+    """Translations are compared from one that is a source into one that is a target, and directions are lost."""
+    typed = ["vocabulary", "trim", str(many / "model"), "--corpus", str(many / "text"), "--languages"]
+    assert main([*typed, kept, "-o", str(many / "new")]) == 0, capsys.readouterr().err
+    smaller = load_model(many / "new")
+    assert sorted(smaller.tokenizers.source.tags) == sorted(kept.split(","))
+    tags = {piece for piece in smaller.tokenizers.target.vocabulary if piece.startswith("<2")}
+    assert tags == set(smaller.tokenizers.source.tags.values()), "a tag that is left could be generated"
+    assert smaller.description.directions == left
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -187,6 +227,21 @@ def test_a_corpus_that_makes_no_smaller_model_is_refused(tmp_path, capsys, text,
     assert main([*typed, "-o", str(tmp_path / "new")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_translations_are_compared_whatever_the_search_of_the_model_returns(tmp_path, capsys):
+    """Several translations, or draws, are stored settings; the measurement is that of greedy searches."""
+    (tmp_path / "text").write_text("\n".join(SOURCE[:4]))
+    reports = []
+    for name, stored in (
+        ("plain", {}), ("several", {"n_best": 3}), ("drawn", {"n_best": 3, "sample": True, "top_k": 9, "top_p": 0.9}),
+    ):  # fmt: skip
+        make_ours(tmp_path / name, search=SearchConfig(beam_size=4, max_length_ratio=1.5, **stored))
+        typed = ["vocabulary", "trim", str(tmp_path / name), "--corpus", str(tmp_path / "text"), "-f", "json"]
+        code, (out, err) = main([*typed, "-o", str(tmp_path / f"{name}-new")]), capsys.readouterr()
+        assert code == 0, err
+        reports.append(out)
+    assert len(set(reports)) == 1
 
 
 SENTENCES = {

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.config.schema import Config
-from seq2seq.data.directions import open_named
+from seq2seq.data.directions import open_training
+from seq2seq.data.examples import Source
+from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError
 from seq2seq.store.finding import BEST
 from seq2seq.store.model_folder import GENERATION
 from seq2seq.tasks.run_folder import changes_model, paths_of, read_note
+from seq2seq.text.direction import find_language
 from seq2seq.workflows.runs import FINISHED, RunRecord, is_run, read_run
 
 SEED = "seed"
@@ -126,16 +129,29 @@ def run_of(path: Path) -> RunRecord | None:
     return read_run(folder) if folder.is_dir() and is_run(folder) else None
 
 
-def training_texts(config: Config) -> Iterator[str]:
-    """Return the sources that a run was trained on, at most `MOST_TRAINING_PAIRS`.
+def training_texts(config: Config, language: str | None = None) -> Iterator[str]:
+    """Return the sources that a run was trained on, at most `MOST_TRAINING_PAIRS`; of a run of many directions only
+    those in a `language`, if it is named.
 
     Raises:
         DataError: a corpus cannot be read; it may have been moved since.
+        UserError: the run does not translate from the language.
     """
-    sides = config.source_language, config.target_language
-    pairs = chain.from_iterable(open_named(source, "", config.languages, sides) for source in config.data.train)
+    if config.languages is not None and language is not None:
+        language = find_language(language, config.languages.source, "--from")
+    pairs = chain.from_iterable(source.untagged() for source in _training(config, language))
     for pair in islice(pairs, MOST_TRAINING_PAIRS):
-        yield pair.source
+        yield pair.texts[0]
+
+
+def _training(config: Config, language: str | None) -> Iterator[Source]:
+    for corpus in config.data.train:
+        if config.languages is None:
+            yield open_pairs(corpus, config.source_language or "", config.target_language or "")
+            continue
+        for source in open_training(corpus, config.languages):
+            if language is None or (source.direction and source.direction[0] == language):
+                yield source
 
 
 def _record(path: Path, number: int, line: str) -> Mapping[str, Any]:
