@@ -219,8 +219,7 @@ def test_a_run_whose_limit_was_raised_is_not_finished(tmp_path, finished, limits
     path = make_run(tmp_path / "run", 3.0, finished=finished, config=f"training: {{{limits}}}\n")
     runs = find_runs(path)
     assert [run.state for run in runs] == [state]
-    before = dataclasses.replace(runs[0], state="finished")
-    (removal,) = removals([before])
+    (removal,) = removals([dataclasses.replace(runs[0], state="finished")])
     assert remove(removal) == (state == "finished")
 
 
