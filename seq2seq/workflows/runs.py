@@ -220,8 +220,11 @@ def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[
 
 
 def _end_of(state: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return why a run ended; empty if it did not, or if its limit was raised since: it then was killed while it
-    began to go on."""
+    """Return why a run ended.
+
+    The result is empty if the run did not end, or if its limit was raised and the run was then killed before its next
+    checkpoint.
+    """
     finished = str(state.get("finished") or "")
     limit = _LIMIT.match(finished)
     value = settings.get(f"training.{limit[1]}") if limit else None
