@@ -241,7 +241,7 @@ def shown_name(name: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", name)
 
 
-def json_text(value: object, **settings: Any) -> str:
+def shown_json(value: object, **settings: Any) -> str:
     """Return a value as JSON that can be written in UTF-8, with file names as in `shown_name`.
 
     Args:

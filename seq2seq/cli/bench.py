@@ -14,7 +14,7 @@ from seq2seq.cli import options
 from seq2seq.cli.commands import Group
 from seq2seq.config import ranges
 from seq2seq.config.ranges import QUANTIZATIONS, Range
-from seq2seq.lines import json_text
+from seq2seq.lines import shown_json
 
 if TYPE_CHECKING:
     from seq2seq.bench.report import Report
@@ -293,7 +293,7 @@ def _progress() -> Iterator[Callable[[str], object]]:
 
 def _show(report: "Report", form: str) -> None:
     if form == "json":
-        click.echo(json_text(report.as_dict(), indent=1))
+        click.echo(shown_json(report.as_dict(), indent=1))
         return
     for line in report.lines(shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
         click.echo(line)

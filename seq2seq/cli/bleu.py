@@ -23,7 +23,7 @@ from seq2seq.cli.test_sets import (
     warn_of_misleading,
 )
 from seq2seq.config.ranges import Range
-from seq2seq.lines import aligned, json_text
+from seq2seq.lines import aligned, shown_json
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -185,7 +185,7 @@ def _print(
             lines.append(f"mean of {len(values)}: {mean if score_only else f'{metric} = {mean}'}")
     if form == "json":
         is_one = len(records) == 1 and test_sets[0].name is None and not by_line
-        lines = [json_text(records[0] if is_one else records, indent=1, default=float)]
+        lines = [shown_json(records[0] if is_one else records, indent=1, default=float)]
     for line in lines:
         click.echo(line)
 

@@ -17,7 +17,7 @@ from seq2seq.cli.commands import Command
 from seq2seq.config import ranges
 from seq2seq.config.directions import direction_name
 from seq2seq.config.ranges import Range
-from seq2seq.lines import json_text, readable_again
+from seq2seq.lines import readable_again, shown_json
 
 if TYPE_CHECKING:
     from seq2seq.config.corpora import DataConfig
@@ -92,7 +92,7 @@ def command(
     if form == "json":
         found = {name: report.as_dict() for name, report in reports.items()}
         shown = found[""] if "" in found else {"ok": all(report.ok for report in reports.values()), "directions": found}
-        click.echo(json_text(shown, indent=1))
+        click.echo(shown_json(shown, indent=1))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for name, report in reports.items():

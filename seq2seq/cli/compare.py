@@ -24,7 +24,7 @@ from seq2seq.cli.test_sets import (
 )
 from seq2seq.errors import DataError, UserError, counted, did_you_mean
 from seq2seq.hub import is_hub_name
-from seq2seq.lines import aligned, check_counts, json_text, read_lines
+from seq2seq.lines import aligned, check_counts, read_lines, shown_json
 
 if TYPE_CHECKING:
     from seq2seq.workflows.compare.comparison import PairTest, SystemComparison
@@ -110,7 +110,7 @@ def command(
         with options.open_output(output) as sink:
             sink.write(page(compared).encode("utf-8", errors="replace"))
     if form == "json":
-        click.echo(json_text(compared.as_json(), indent=1))
+        click.echo(shown_json(compared.as_json(), indent=1))
         return
     for line in _table(compared):
         click.echo(line)

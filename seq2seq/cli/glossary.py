@@ -11,7 +11,7 @@ import click
 from seq2seq.cli import options
 from seq2seq.cli.commands import Group
 from seq2seq.errors import counted, shown
-from seq2seq.lines import aligned, json_text, read_lines
+from seq2seq.lines import aligned, read_lines, shown_json
 
 if TYPE_CHECKING:
     from seq2seq.inference.translator import Translation
@@ -82,7 +82,7 @@ def check(
         present = [entries.said(translation.text) for translation in translations or ()]
         report["forbidden"] = {entry.words: sum(entry in words for words in present) for entry in entries.forbidden}
     if form == "json":
-        click.echo(json_text(report, indent=1))
+        click.echo(shown_json(report, indent=1))
         return
     click.echo(f"entries: {report['entries']:,}")
     for line in (*report["problems"], *_table(report.get("terms", ()))):

@@ -11,7 +11,7 @@ import click
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.errors import counted, some_of
-from seq2seq.lines import aligned, json_text, shown_name
+from seq2seq.lines import aligned, shown_json, shown_name
 
 if TYPE_CHECKING:
     from seq2seq.inference.conversion_cache import CachedModel
@@ -36,7 +36,7 @@ def command(model: Path | None, of_cache: bool, clears_cache: bool, form: str) -
         return
     described = _describe(options.chosen_model(model))
     if form == "json":
-        click.echo(json_text(described, indent=2))
+        click.echo(shown_json(described, indent=2))
         return
     for line in aligned(list(_rows(described))):
         click.echo(line)
@@ -74,7 +74,7 @@ def _list_cache(entries: Sequence["CachedModel"], form: str) -> None:
         for entry in entries
     ]
     if form == "json":
-        click.echo(json_text(rows, indent=2))
+        click.echo(shown_json(rows, indent=2))
         return
     if not rows:
         click.echo("the cache has no converted models")

@@ -16,7 +16,7 @@ import click
 from seq2seq.cli import options
 from seq2seq.cli.commands import GroupWithDefault
 from seq2seq.errors import DataError, UserError, counted, did_you_mean, some_of
-from seq2seq.lines import UNWRITABLE, aligned, json_text
+from seq2seq.lines import UNWRITABLE, aligned, shown_json
 
 if TYPE_CHECKING:
     from seq2seq.workflows.runs import Removal, RunRecord
@@ -83,7 +83,7 @@ def list_runs(
         runs = _sorted(runs, rows, _known(order, names, "--sort"))
     if form == "jsonl":
         for run in runs:
-            click.echo(json_text(run.as_json()))
+            click.echo(shown_json(run.as_json()))
         return
     for kind, columns_of_kind in scored_differently(runs).items():
         if own := [column for column in columns_of_kind if column in shown]:
@@ -107,7 +107,7 @@ def diff(first: Path, second: Path, form: str) -> None:
 
     changes = differences(*map(_one_run, (first, second)))
     if form == "json":
-        click.echo(json_text(changes, indent=1, default=lambda missing: None))
+        click.echo(shown_json(changes, indent=1, default=lambda missing: None))
         return
     rows = [
         (key if subject == "config" else f"{subject}: {key}", *(_side(value) for value in sides))

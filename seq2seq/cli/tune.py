@@ -16,7 +16,7 @@ from seq2seq import atomic
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.errors import DataError, ModelError
-from seq2seq.lines import aligned, check_counts, json_text, read_lines
+from seq2seq.lines import aligned, check_counts, read_lines, shown_json
 
 if TYPE_CHECKING:
     from seq2seq.config.corpora import SourceConfig
@@ -105,7 +105,7 @@ def command(
     _keep(place, best, result)
     if form == "json":
         trials = [{**vars(trial), "scores": dict(trial.scores)} for trial in tuner.trials.values()]
-        click.echo(json_text({"model": str(place), **result, "trials": trials}, indent=1))
+        click.echo(shown_json({"model": str(place), **result, "trials": trials}, indent=1))
         return
     for line in _table(place, start, best, result):
         click.echo(line)

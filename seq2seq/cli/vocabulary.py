@@ -10,7 +10,7 @@ import click
 from seq2seq.cli import options
 from seq2seq.cli.commands import Group
 from seq2seq.config import ranges
-from seq2seq.lines import json_text
+from seq2seq.lines import shown_json
 
 OF_EXTEND = "Example: s2s vocabulary extend models/small --corpus t.lb --tag ltz_Latn --like deu_Latn -o models/larger"
 OF_TRANSPLANT = "Example: s2s vocabulary transplant models/old runs/new/tokenizer/source.spm -o models/new"
@@ -169,7 +169,7 @@ def _only(models: Sequence[Path]) -> Path:
 
 def _print(lines: Iterable[str], values: Mapping[str, object], form: str) -> None:
     if form == "json":
-        click.echo(json_text(values, indent=1))
+        click.echo(shown_json(values, indent=1))
         return
     for line in lines:
         click.echo(line)

@@ -105,7 +105,7 @@ class Task(ABC):
     def _warn_of_empty_sources(self) -> None:
         if self._runtime.is_main:
             sizes = [stop - start for start, stop, _ in self.corpus.parts]
-            for name in {one.name: size for one, size in zip(self.inputs.train, sizes, strict=True) if not size}:
+            for name in dict.fromkeys(one.name for one, size in zip(self.inputs.train, sizes, strict=True) if not size):
                 logger.warning("%s: no example is left: %s", name, WHY_EMPTY)
 
     @abstractmethod

@@ -105,12 +105,8 @@ def is_identifiable(code: str) -> bool:
     return code in map(_code, _library().labels)
 
 
-def num_letters(text: str) -> int:
-    """Return the number of letters of a text; one of a script without spaces counts as `WEIGHT_UNSPACED`."""
-    return sum(_weights(text).values())
-
-
 def _weights(text: str) -> dict[str, int]:
+    """Return the number of letters by script; one of a script without spaces counts as `WEIGHT_UNSPACED`."""
     counts = scripts_of_letters(text)
     return {script: count * (WEIGHT_UNSPACED if script in UNSPACED_SCRIPTS else 1) for script, count in counts.items()}
 

@@ -98,7 +98,7 @@ MARKED = """() => {
 
 
 def marks(opened):
-    """What each word of the translation marks in the text: places and words."""
+    """Return what each word of the translation marks in the text: places and words."""
     found = []
     for word in opened.page.locator(".word").all():
         word.hover()

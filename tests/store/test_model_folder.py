@@ -114,7 +114,7 @@ def test_tuned_settings_stay_until_the_run_is_trained_or_its_settings_change(tmp
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_classifier_comes_back_with_tokenizers_of_every_kind(tmp_path, kind):
-    """Those of a model of many languages, from whose encoder it was trained, have their languages in a file."""
+    """The tokenizers of a model of many languages, from which it was trained, have their languages in a file."""
     settings, pair = config("classification"), pair_of_kind(kind, "unigram")
     module = EncoderClassifier(settings.model, ClassifierConfig(), pair.source.vocab_size, 2).eval()
     save_model(tmp_path / "m", module.state_dict(), ModelDescription.of(settings, ("bad", "good")), pair)

@@ -171,7 +171,7 @@ def test_what_is_dropped_takes_its_probabilities_along(tmp_path):
 
 
 def test_probabilities_are_no_duplicates_of_the_labels_of_the_same_texts(tmp_path):
-    """Those that agree with the label teach more than those that do not; with both kinds, both are kept."""
+    """Texts whose probabilities agree with the label are kept too; of a mixture, only the others were left."""
     gold = [{"text": record["text"], "label": label} for record, label in zip(RECORDS, "010", strict=True)]
     corpus = prepared(tmp_path, gold, RECORDS, gold, filters=FilterConfig())
     assert corpus.counts.dropped == {"duplicate": len(gold)}

@@ -295,10 +295,8 @@ class Student:
         packed = io.BytesIO()
         with gzip.GzipFile("", "wb", 6, packed, mtime=0) as stream:
             for source in sources:
-                opened = open_pairs(source, *languages)
-                for pair in opened:
-                    text = pair.without(opened.tag).source  # the tag is not text, and the teachers do not know it
-                    stream.write(f"{as_one_line(text)}\n".encode("utf-8", "replace"))
+                for pair in open_pairs(source, *languages).untagged():  # teachers do not know the tag
+                    stream.write(f"{as_one_line(pair.source)}\n".encode("utf-8", "replace"))
         atomic.write_file(path, packed.getvalue())
 
     def student_config(self) -> Config:

@@ -148,7 +148,7 @@ def prepare(request: FilterRequest) -> PreparedFilter:
         difference=request.difference,
     )
     if not request.is_forced:
-        _check_languages(job, [pair.without(source.tag) for pair in islice(source, SHARD_LINES)])
+        _check_languages(job, list(islice(source.untagged(), SHARD_LINES)))
     num_lines = shards[-1].first + shards[-1].count - 1
     identity = {
         "languages": dict(zip(SIDES, languages, strict=True)),
