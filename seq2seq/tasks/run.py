@@ -97,6 +97,7 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
             return None
         run.draw_curves()
         if result.status != "stopped":
+            folder.new_limits.unlink(missing_ok=True)
             with leaving_at_once(here, f"the test sets are not scored; the model is in {folder.best}"):
                 run.calibrate()
                 run.report_directions()
@@ -105,9 +106,7 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
 
 
 def _report_figures(run: "_Run", config: Config) -> None:
-    if not run.here.is_main:
-        return
-    for line in run.figures():
+    for line in run.figures() if run.here.is_main else ():
         logger.info("%s", line)
     if not config.training.max_minutes:  # with max_minutes the monitor warns, once it knows the pace
         _warn(run.here, _ineffective(run.task, 0.0, run.task.epochs_per_step))

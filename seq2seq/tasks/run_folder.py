@@ -32,12 +32,13 @@ WITHOUT_EFFECT = (
     *("training.track_samples", "training.device", "training.threads", "training.shard", "training.compile"),
     *("training.recompute", "training.record"),
 )
+LIMITS = ("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience")
 # Those that may change when a run continues. With `data.test`, the test sets are scored again, even after the run has
 # finished. With `search` and `evaluation`, the best model is measured again. With a limit, the run becomes longer or
 # shorter, and the schedule follows. `keep_*` applies from then on.
 CHANGEABLE = (
-    *("data.label_names", "search", "evaluation", "training.max_steps", "training.max_epochs", "training.max_minutes"),
-    *("training.patience", "training.validate_every", "training.max_bad_steps", "training.max_rollbacks"),
+    *("data.label_names", "search", "evaluation", *LIMITS),
+    *("training.validate_every", "training.max_bad_steps", "training.max_rollbacks"),
     *WITHOUT_EFFECT,
 )
 # Tokenizers depend on these keys, and on the content of the corpora or of the initial model.
@@ -51,7 +52,7 @@ FIXED_SHAPES = "fixed_shapes"
 # kill, nothing can continue from the rest.
 WRITTEN = (
     *("checkpoints", BEST, "tokenizer", RUN_METRICS, "samples.txt", "curves.png", "test_scores.json", "made_with.json"),
-    *("cleaned.json", "added-pieces.tsv", "tensorboard", "trackers.json", "wandb"),
+    *("cleaned.json", "new_limits.json", "added-pieces.tsv", "tensorboard", "trackers.json", "wandb"),
 )
 
 
@@ -70,6 +71,7 @@ class RunFolder:
         self.test_scores = path / "test_scores.json"  # of the best model, with the test sets and settings
         self.made_with = path / "made_with.json"  # code, packages and machine of the latest start
         self.cleaned = path / "cleaned.json"  # how far the run was when its checkpoints were deleted
+        self.new_limits = path / "new_limits.json"  # limits that changed; until training ends, the run is not finished
 
     @classmethod
     def at(cls, path: Path) -> "RunFolder":
@@ -291,6 +293,8 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
     folder.cleaned.unlink(missing_ok=True)  # from here on, the checkpoints give the state
     kept = {TOKENIZER, FIXED_SHAPES} if folder.has_learned else {TOKENIZER}
     write_note(folder.identity, {**now, **{key: before[key] for key in before.keys() & kept}})
+    if limits := {key: what for key, what in changed.items() if key in LIMITS and folder.has_learned}:
+        write_note(folder.new_limits, limits)  # before they are stored: the latest checkpoint knows nothing of them
     atomic.write_file(folder.config, config_file.dump(config).encode())  # second, because it alone makes no run
     folder.make_newest()
 

@@ -142,9 +142,7 @@ class Trainer:
         if latest:
             self._monitor.say(f"continuing from step {self.state.step:,}")
         self._monitor.open(self.state.step, self._progress(), files)
-        if self.state.finished:
-            self.state.finished = None
-            self._save()  # if the run is killed now, `s2s runs clean` must not take it for finished
+        self.state.finished = None
         self._rehearse()
         self._clock.start(self.state.seconds)
         self._measure_best_anew()

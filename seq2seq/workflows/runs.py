@@ -6,7 +6,6 @@ and learning curves from them. Nothing here imports torch, and a damaged file lo
 
 import contextlib
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +31,6 @@ OF_THE_MACHINE = ("data.cache_dir", "training.device", "training.threads", "data
 
 SOURCES = "data.train."
 NOT_RECORDED = object()
-_LIMIT = re.compile(r"(max_\w+) ([\d.,]+) reached")  # in the reason why a run ended
 OPTIONAL_DATA = (SOURCES, "data.stages.", "data.valid.", "data.test.")
 
 
@@ -215,21 +213,14 @@ def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[
         return FINISHED, str(cleaned.get("finished", ""))
     if records and "diverged" in records[-1]:
         return DIVERGED, str(records[-1]["diverged"])
-    finished = _end_of(_latest_state(folder), settings)
+    finished = _end_of(folder)
     return (FINISHED, finished) if finished else (STOPPED, "")
 
 
-def _end_of(state: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return why a run ended.
-
-    The result is empty if the run did not end, or if its limit was raised and the run was then killed before its next
-    checkpoint.
+def _end_of(folder: RunFolder) -> str:
+    """Return why a run ended; empty if it did not end, or if its limits changed and it has not ended with the new ones.
     """
-    finished = str(state.get("finished") or "")
-    limit = _LIMIT.match(finished)
-    value = settings.get(f"training.{limit[1]}") if limit else None
-    is_raised = limit is not None and isinstance(value, int | float) and value > float(limit[2].replace(",", ""))
-    return "" if is_raised else finished
+    return "" if folder.new_limits.exists() else str(_latest_state(folder).get("finished") or "")
 
 
 def _latest_state(folder: RunFolder) -> Mapping[str, Any]:
@@ -390,10 +381,9 @@ def remove(removal: Removal) -> int:
     if not removal.folders:
         return 0
     with folder.locked():
-        state = _latest_state(folder)
-        if not (finished := _end_of(state, removal.run.settings)):
+        if not (finished := _end_of(folder)):
             return 0
-        write_note(folder.cleaned, {"finished": finished, "step": state.get("step")})
+        write_note(folder.cleaned, {"finished": finished, "step": _latest_state(folder).get("step")})
         for path in removal.folders:
             atomic.remove_folder(path)
     return len(removal.folders)

@@ -208,21 +208,6 @@ def test_a_cleaned_run_that_went_on_is_not_finished(runs):
     assert run.state == "stopped"
 
 
-@pytest.mark.parametrize(("finished", "limits", "state"), [
-    ("max_steps 40 reached", "max_steps: 40", "finished"), ("max_steps 40 reached", "max_steps: 41", "stopped"),
-    ("max_steps 40 reached", "max_steps: 9", "finished"), ("max_steps 20,000 reached", "max_steps: 20000", "finished"),
-    ("max_steps 20,000 reached", "max_steps: 30000", "stopped"), ("max_epochs 2.5 reached", "max_epochs: 3", "stopped"),
-    ("no better bleu in 3 validations", "max_steps: 30000, patience: 3", "finished"),
-])  # fmt: skip
-def test_a_run_whose_limit_was_raised_is_not_finished(tmp_path, finished, limits, state):
-    """Killed before it wrote another checkpoint, it keeps the one that it needs."""
-    path = make_run(tmp_path / "run", 3.0, finished=finished, config=f"training: {{{limits}}}\n")
-    runs = find_runs(path)
-    assert [run.state for run in runs] == [state]
-    (removal,) = removals([dataclasses.replace(runs[0], state="finished")])
-    assert remove(removal) == (state == "finished")
-
-
 def test_a_run_that_goes_on_after_a_cut_clean_is_no_longer_cleaned(tmp_path):
     path = make_run(tmp_path / "run", config=wrong_files.CONFIG)
     (path / "cleaned.json").write_text('{"finished": "max_steps 20 reached", "step": 20}')
