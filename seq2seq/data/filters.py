@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from seq2seq.config.corpora import FilterConfig
-from seq2seq.data.examples import Example, LabelledText, Pair
+from seq2seq.data.examples import Example, LabelledText, Pair, Source
 
 Item = TypeVar("Item")
 
@@ -70,11 +70,20 @@ class PairFilter:
     """
 
     config: FilterConfig
+    tags: Sequence[str] = ()
+    """The tags before source texts (`Source.tag`), which are not text."""
+
+    @classmethod
+    def of(cls, config: FilterConfig, sources: Iterable[Source]) -> "PairFilter":
+        """Return the rules for examples of these sources."""
+        return cls(config, sorted({source.tag for source in sources if source.tag}))
 
     def rejects_text(self, example: Example) -> str | None:
         """Return the rule that drops an example because of its text, or None."""
         if isinstance(example, LabelledText):
             return None if example.text.strip() else "empty"
+        for tag in self.tags:
+            example = example.without(tag)
         source, target = example.source.strip(), example.target.strip()
         if not source or not target:
             return "empty"

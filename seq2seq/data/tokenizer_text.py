@@ -43,7 +43,7 @@ class TokenizerText:
     ):
         self._repeats = repeats or [1.0] * len(sources)
         self._sources, self._filters, self._settings, self._seed = sources, filters, settings, seed
-        self._rules = PairFilter(filters)
+        self._rules = PairFilter.of(filters, sources)
 
     def side(self, index: int) -> Iterator[str]:
         """Yield the texts of one side, in order."""

@@ -218,8 +218,7 @@ def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[
 
 
 def _end_of(folder: RunFolder) -> str:
-    """Return why a run ended; empty if it did not end, or if its limits changed and it has not ended with the new ones.
-    """
+    """Return why a run ended; empty if it did not end, or has not ended with limits that changed since."""
     return "" if folder.new_limits.exists() else str(_latest_state(folder).get("finished") or "")
 
 

@@ -8,6 +8,7 @@ import random
 
 import numpy as np
 import pytest
+from support.examples import write_parts
 
 from seq2seq import processes
 from seq2seq.config.corpora import FilterConfig, SourceConfig
@@ -15,6 +16,7 @@ from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data import building, encoding, text_files
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
+from seq2seq.data.tokenizer_text import TokenizerText
 from seq2seq.errors import DataError, RunError
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
@@ -91,6 +93,18 @@ def test_filters_leave_out_and_count(tmp_path, tokenizers):
         "anders",
     ]
     assert corpus.counts.kept == 2
+
+
+def test_a_tag_hides_neither_copies_nor_blank_sources(tmp_path, tokenizers):
+    """Also next to a source without tags, and in the text of the tokenizers."""
+    pairs = [("good one", "gut eins"), ("", "leer"), ("copied", "copied"), (" copied  ", "copied"), ("a", "b")]
+    filters = FilterConfig(drop_copies=True)
+    plain = pairs_source(tmp_path, ["old dog"], ["alter Hund"])
+    sources = [plain, open_pairs(SourceConfig(jsonl=write_parts(tmp_path / "back", pairs, "<back>")), "en", "de")]
+    corpus = prepare_corpus(sources, tokenizers, filters, tmp_path / "cache")
+    assert corpus.counts.dropped == {"copy": 2, "empty": 1}
+    text = TokenizerText(sources, filters, TokenizerConfig(), seed=1)
+    assert list(text.side(0)) == ["old dog", "<back> good one", "<back> a"]
 
 
 def test_several_sources_are_parts_with_weights_and_share_their_duplicates(tmp_path, tokenizers):

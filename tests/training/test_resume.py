@@ -15,7 +15,6 @@ from support.toy_run import Killed, killed_at, make_trainer, outcome, steps_of, 
 
 from seq2seq import runtime
 from seq2seq.errors import CheckpointError
-from seq2seq.files import read_object
 from seq2seq.store import checkpoint
 
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)

@@ -1,7 +1,6 @@
 """`s2s runs`: run folders in every state, listed, selected, compared and cleaned; a real run that is cleaned."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import subprocess
