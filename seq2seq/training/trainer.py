@@ -142,10 +142,11 @@ class Trainer:
         if latest:
             self._monitor.say(f"continuing from step {self.state.step:,}")
         self._monitor.open(self.state.step, self._progress(), files)
-        self.state.finished = None
+        was_finished, self.state.finished = self.state.finished, None
         self._rehearse()
         self._clock.start(self.state.seconds)
-        self._measure_best_anew()
+        if self._measure_best_anew() or was_finished:
+            self._save()  # else a roll-back would restore figures of the earlier measure
         reason = self._train()
         return self._finish(reason) if reason else self._result("stopped", self._stop.requested)
 
@@ -331,7 +332,8 @@ class Trainer:
 
     def _checkpoint_due(self) -> bool:
         state, config = self.state, self.config
-        is_kept = state.validated_step == state.step and state.step in state.best_steps(config.keep_best)
+        # Also with keep_best 0: a roll-back to a state before the model in `best/` would let a worse one replace it.
+        is_kept = state.validated_step == state.step and state.step in state.best_steps(max(1, config.keep_best))
         return state.step % config.checkpoint_every == 0 or is_kept
 
     def _save(self) -> None:

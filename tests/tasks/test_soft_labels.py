@@ -303,7 +303,9 @@ def test_a_run_with_certain_probabilities_is_the_run_with_labels(reviews):
     rows = [line.split("\t") for line in Path("train.tsv").read_text().splitlines()[1:]]
     sure = [{"text": text, "probabilities": {"1": int(label), "0": 1 - int(label)}} for text, label in rows]
     write(Path("sure.jsonl"), *sure)
-    few = ["training.max_steps=10", "training.r_drop=1.0"]
+    # Some gradients are zero but for rounding, such as those of the keys' biases. With its usual epsilon, Adam divides
+    # them by their own size, so rounding would decide the weights.
+    few = ["training.max_steps=10", "training.r_drop=1.0", "training.epsilon=1e-3"]
     assert train("hard", "tsv: train.tsv", *few) == 0
     assert train("sure", "jsonl: sure.jsonl", *few) == 0
     one, other = (load_model(f"runs/{name}").model.state_dict() for name in ("hard", "sure"))

@@ -1,12 +1,13 @@
 """Which model is kept as the best: the latest that is not worse beyond chance; and how large chance is."""
 
+import itertools
 import json
 import math
 
 import numpy as np
 import pytest
 from support import toy_run
-from support.toy_run import Killed, make_trainer, outcome, records, toy_loss
+from support.toy_run import Killed, make_trainer, outcome, records, toy_loss, toy_validation, train
 
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.evaluation.text import score_texts
@@ -287,3 +288,52 @@ def test_a_roll_back_takes_back_the_choice_too(tmp_path):
     assert lucky.trainer.state.rollbacks == 1
     whole = trained(tmp_path / "b", validate)
     assert (result.best_step, result.best_value) == (whole.best_step, whole.best_value) == (30, rows[2].mean())
+
+
+# -- after a roll-back -------------------------------------------------------------------------------------------------
+
+
+def not_finite_in(calls):
+    """A loss that is not a number in these calls, counted from 1."""
+    count = itertools.count(1)
+
+    def compute(module, batch):
+        loss = toy_loss(module, batch)
+        return LossSum(loss.total * (math.nan if next(count) in calls else 1), loss.count, loss.correct)
+
+    return compute
+
+
+@pytest.mark.parametrize("keep_best", [0, 1])
+def test_a_roll_back_lets_no_worse_model_replace_the_best(tmp_path, keep_best):
+    values = iter([0.5, 0.6, 0.9, 0.7, 0.7, 0.7, 0.7])
+
+    def validate(_):
+        return Validation({"valid_loss": 1.0, "accuracy": next(values)})
+
+    settings = {"checkpoint_every": 25, "max_steps": 50, "max_bad_steps": 3, "validate_every": 10}
+    loss = not_finite_in(range(32, 36))
+    trainer, result = train(tmp_path, validate=validate, compute_loss=loss, keep_best=keep_best, **settings)
+    assert trainer.state.rollbacks == 1
+    assert (result.best_step, result.best_value) == (30, 0.9)
+    assert json.loads((tmp_path / "best/metrics.json").read_text())["accuracy"] == 0.9
+
+
+@pytest.mark.parametrize("bad", [(), range(2, 6)], ids=["without", "with a roll-back"])
+def test_a_roll_back_keeps_the_figures_of_a_new_measure(tmp_path, bad):
+    """A run goes on with another search, whose figures are half as high, and diverges before its next checkpoint."""
+
+    def halved(module):
+        found = toy_validation(module)
+        hits = found.contributions["accuracy"] / 2
+        return Validation({**found.metrics, "accuracy": hits.mean()}, (), {"accuracy": hits})
+
+    train(tmp_path, measure="beam 5")
+    changes = {"max_steps": 120, "checkpoint_every": 25, "max_bad_steps": 3}
+    trainer, result = train(tmp_path, measure="beam 1", validate=halved, compute_loss=not_finite_in(bad), **changes)
+    assert trainer.state.rollbacks == bool(bad)
+    assert result.best_step > 40
+    assert max(value for _, value in trainer.state.validations) <= 0.5
+    newest = max((tmp_path / "checkpoints").glob("step_*"))
+    others = [path for path in (tmp_path / "checkpoints").glob("step_*") if path != newest]
+    assert all(json.loads((path / "state.json").read_text())["run"]["finished"] is None for path in others)

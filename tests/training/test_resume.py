@@ -15,6 +15,7 @@ from support.toy_run import Killed, killed_at, make_trainer, outcome, steps_of, 
 
 from seq2seq import runtime
 from seq2seq.errors import CheckpointError
+from seq2seq.files import read_object
 from seq2seq.store import checkpoint
 
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
@@ -145,6 +146,18 @@ def test_a_finished_run_says_so_and_trains_nothing(tmp_path):
     assert result.status == "already finished"
     assert "max_steps 40" in result.reason
     assert outcome(tmp_path) == before
+
+
+def test_a_finished_run_that_goes_on_is_not_finished_for_readers_of_the_folder(tmp_path):
+    """Killed before its first new checkpoint, it would lose its checkpoints to `s2s runs clean`."""
+    train(tmp_path, max_steps=20)
+    with pytest.raises(Killed):
+        train(tmp_path, max_steps=40, compute_loss=killed_at(1))
+    state = read_object(tmp_path / "checkpoints" / "step_00000020" / "state.json")["run"]
+    assert (state["step"], state["finished"]) == (20, None)
+    train(tmp_path, max_steps=40)
+    train(tmp_path / "whole", max_steps=40)
+    assert outcome(tmp_path)["metrics"] == outcome(tmp_path / "whole")["metrics"]
 
 
 def test_raised_max_steps_go_on_as_if_they_had_been_there_from_the_start(tmp_path):
