@@ -58,7 +58,7 @@ def command(
     form: str,
     **loading: Any,
 ) -> None:
-    """Choose length penalty and beam size of MODEL on a validation set [default: the newest translation run].
+    """Choose length penalty and beam size of MODEL [default: the newest translation run] on a validation set.
 
     The settings are written to generation_config.json, which every command reads, with the scores before and after on
     the validation set and on the test sets of the run. The validation set is translated about twelve times.
