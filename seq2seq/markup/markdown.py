@@ -31,7 +31,7 @@ _ESCAPES = re.compile(r"\\[!-/:-@\[-`{-~]|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|
 _MARKS = re.compile(r"\[\^[^\[\]\s]++\]:?|^\[[ xX]\](?=\s)")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)")
 _SPECIAL = re.compile(
-    r"\\(?=[!-/:-@\[-`{-~])|(?<!\s)[*]|[*](?!\s)|(?<![^\W_])_|_(?![^\W_])|[`\[\]]|<(?=[A-Za-z/!?])|~(?=~)"
+    r"\\(?=[!-/:-@\[-`{-~]|\Z)|(?<!\s)[*]|[*](?!\s)|(?<![^\W_])_|_(?![^\W_])|[`\[\]]|<(?=[A-Za-z/!?])|~(?=~)"
     r"|&(?=#?\w+;)|!(?=\[)"
 )
 # Brackets, and what may hide some from the parser.
@@ -130,7 +130,8 @@ def _places(token: Token, body: str, lines: list[int], done: int, in_table: bool
         if found < 0:
             return []
         if places:
-            places.append(max(places[-1] + 1, lines[number] - 1))  # the line feed
+            line_end = lines[number] - (2 if body.startswith("\r\n", lines[number] - 2) else 1)
+            places.append(max(places[-1] + 1, line_end))
         places += range(found, found + len(content))
     places.append(places[-1] + 1 if places else done)
     return places if all(place < following for place, following in pairwise(places)) else []

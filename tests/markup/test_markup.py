@@ -228,6 +228,13 @@ REAL = {
         ("* one\n* two **and** three\n\n| a | b |\n|---|---|\n| x1 | y_z |\n",
          "* ONE\n* TWO **AND** THREE\n\n| A | B |\n|---|---|\n| X1 | y_z |\n"),
         ("```\ncode\n```\n\n> quoted text\n", "```\ncode\n```\n\n> QUOTED TEXT\n"),
+        # line ends of Windows in a paragraph, a quote and a list
+        ("Hello world is\r\nsecond line.\r\n\r\nnext\r\n", "HELLO WORLD IS\r\nSECOND LINE.\r\n\r\nNEXT\r\n"),
+        ("> Hello world\r\n> and more\r\n", "> HELLO WORLD\r\n> AND MORE\r\n"),
+        ("- Hello world\r\n  and more\r\n", "- HELLO WORLD\r\n  AND MORE\r\n"),
+        # a backslash before the markup that ends a text
+        ("[Open the folder C:\\\\](http://x.y)", "[OPEN THE FOLDER C:\\\\](http://x.y)"),
+        ("**Open the folder C:\\\\**", "**OPEN THE FOLDER C:\\\\**"),
     ],
 }  # fmt: skip
 
