@@ -153,7 +153,7 @@ def prepare_corpus(
     sides = {"source": tokenizers.source} | ({"target": tokenizers.target} if labels is None else {})
     encoding = Encoding(sides, PairFilter.of(filters, sources) if filters else None)
     settings = [filters and filters.model_dump(), tokenizers.fingerprint, list(sides), labels and list(labels)]
-    settings += encoding.filter.tags if encoding.filter else []
+    settings += encoding.filter.tags if encoding.filter else []  # earlier versions filtered sources with their tags
     settings += [LABELLED_FORMAT] if encoding.is_labelled else []
     content = [FORMAT, [source.fingerprint for source in sources], *settings]
     folder = cache_dir / hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]

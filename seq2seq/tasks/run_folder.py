@@ -293,8 +293,9 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
     folder.cleaned.unlink(missing_ok=True)  # from here on, the checkpoints give the state
     kept = {TOKENIZER, FIXED_SHAPES} if folder.has_learned else {TOKENIZER}
     write_note(folder.identity, {**now, **{key: before[key] for key in before.keys() & kept}})
-    if limits := {key: what for key, what in changed.items() if key in LIMITS and folder.has_learned}:
-        write_note(folder.new_limits, limits)  # before they are stored: the latest checkpoint knows nothing of them
+    limits = {key: what for key, what in changed.items() if key in LIMITS}
+    if limits and folder.has_learned:
+        write_note(folder.new_limits, limits)  # before config.yaml has them: the newest checkpoint may say `finished`
     atomic.write_file(folder.config, config_file.dump(config).encode())  # second, because it alone makes no run
     folder.make_newest()
 

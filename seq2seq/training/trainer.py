@@ -146,7 +146,7 @@ class Trainer:
         self._rehearse()
         self._clock.start(self.state.seconds)
         if self._measure_best_anew() or was_finished:
-            self._save()  # else a roll-back would restore figures of the earlier measure
+            self._save()  # else a roll-back would restore the end, and figures of the earlier measure
         reason = self._train()
         return self._finish(reason) if reason else self._result("stopped", self._stop.requested)
 

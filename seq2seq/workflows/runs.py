@@ -213,13 +213,16 @@ def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[
         return FINISHED, str(cleaned.get("finished", ""))
     if records and "diverged" in records[-1]:
         return DIVERGED, str(records[-1]["diverged"])
-    finished = _end_of(folder)
+    finished = _end_of(folder, _latest_state(folder))
     return (FINISHED, finished) if finished else (STOPPED, "")
 
 
-def _end_of(folder: RunFolder) -> str:
-    """Return why a run ended; empty if it did not end, or has not ended with limits that changed since."""
-    return "" if folder.new_limits.exists() else str(_latest_state(folder).get("finished") or "")
+def _end_of(folder: RunFolder, state: Mapping[str, Any]) -> str:
+    """Return why a run ended; empty if it did not end, or has not ended with limits that changed since.
+
+    `state` is that of its newest checkpoint.
+    """
+    return "" if folder.new_limits.exists() else str(state.get("finished") or "")
 
 
 def _latest_state(folder: RunFolder) -> Mapping[str, Any]:
@@ -380,9 +383,10 @@ def remove(removal: Removal) -> int:
     if not removal.folders:
         return 0
     with folder.locked():
-        if not (finished := _end_of(folder)):
+        state = _latest_state(folder)
+        if not (finished := _end_of(folder, state)):
             return 0
-        write_note(folder.cleaned, {"finished": finished, "step": _latest_state(folder).get("step")})
+        write_note(folder.cleaned, {"finished": finished, "step": state.get("step")})
         for path in removal.folders:
             atomic.remove_folder(path)
     return len(removal.folders)

@@ -275,24 +275,6 @@ def test_a_run_that_continues_chooses_as_one_that_was_not_interrupted(tmp_path):
             assert outcome(folder) == outcome(tmp_path / f"whole{seed}")
 
 
-def test_a_roll_back_takes_back_the_choice_too(tmp_path):
-    """The steps after the checkpoint are made again; the choice is that of a run in which nothing went wrong."""
-    count = iter(range(1, 10**6))
-
-    def compute(module, batch):
-        loss = toy_loss(module, batch)
-        return LossSum(loss.total * (math.nan if next(count) in range(23, 27) else 1), loss.count, loss.correct)
-
-    rows, validate = lucky(3, (0.8, 0.8, 0.8, 0.6))
-    result = trained(tmp_path / "a", validate, compute_loss=compute, max_bad_steps=3)
-    assert lucky.trainer.state.rollbacks == 1
-    whole = trained(tmp_path / "b", validate)
-    assert (result.best_step, result.best_value) == (whole.best_step, whole.best_value) == (30, rows[2].mean())
-
-
-# -- after a roll-back -------------------------------------------------------------------------------------------------
-
-
 def not_finite_in(calls):
     """A loss that is not a number in these calls, counted from 1."""
     count = itertools.count(1)
@@ -302,6 +284,15 @@ def not_finite_in(calls):
         return LossSum(loss.total * (math.nan if next(count) in calls else 1), loss.count, loss.correct)
 
     return compute
+
+
+def test_a_roll_back_takes_back_the_choice_too(tmp_path):
+    """The steps after the checkpoint are made again; the choice is that of a run in which nothing went wrong."""
+    rows, validate = lucky(3, (0.8, 0.8, 0.8, 0.6))
+    result = trained(tmp_path / "a", validate, compute_loss=not_finite_in(range(23, 27)), max_bad_steps=3)
+    assert lucky.trainer.state.rollbacks == 1
+    whole = trained(tmp_path / "b", validate)
+    assert (result.best_step, result.best_value) == (whole.best_step, whole.best_value) == (30, rows[2].mean())
 
 
 @pytest.mark.parametrize("keep_best", [0, 1])
