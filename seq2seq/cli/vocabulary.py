@@ -61,10 +61,9 @@ def trim(
     """Write MODEL with a smaller vocabulary, which is faster and takes less memory.
 
     The command keeps special pieces, single characters, bytes, the tags of --languages, and every piece that the
-    corpora need.
-    Other weights are the same, and text of kept pieces is segmented as before. If source and target have tokenizers of
-    their own, a corpus counts for the side whose tokenizer spells it in fewer pieces. A warning names
-    each corpus that is in none of the languages of the new model.
+    corpora need. Other weights are the same, and text of kept pieces is segmented as before. If source and target have
+    tokenizers of their own, a corpus counts for the side whose tokenizer knows its characters and spells it in fewer
+    pieces, or for both. A warning names each corpus that is in none of the languages of the new model.
 
     The report says how probable the removed pieces were, and how many greedy translations of the first 100 lines of
     the sources differ. To keep more pieces, give more text, or --keep-frequent.
@@ -100,8 +99,8 @@ def trim(
 @click.option(
     "--side",
     type=click.Choice(["source", "target"]),
-    help="The only side to extend, if each has its own tokenizer [default: the side that spells a corpus in fewer "
-    "pieces, or both].",
+    help="The only side to extend, if each has its own tokenizer [default: for each corpus, the side whose "
+    "tokenizer knows its characters and spells it in fewer pieces, or both].",
 )
 @click.option("--tag", type=options.LANGUAGE, metavar="LANGUAGE", help="New language, whose tag is added; with --like.")
 @click.option(

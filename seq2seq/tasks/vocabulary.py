@@ -76,7 +76,7 @@ def _make(
         texts = sides if len(distinct_readers(tokenizers)) == 2 else [[*chain.from_iterable(sides)]]
         larger = extended(tokenizers, texts, settings.extend)
         changed, counts, table = larger.tokenizers, dict(larger.counts), larger.table()
-        for line in larger.lines_of_report() if larger.pieces else ["training.vocabulary.extend: nothing to add"]:
+        for line in larger.lines_of_report() if larger.is_larger else ["training.vocabulary.extend: nothing to add"]:
             logger.info("%s", line)
     if settings.trim:
         changed = _trimmed(changed, train, languages)

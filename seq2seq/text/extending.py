@@ -59,12 +59,15 @@ class Extended:
 
     tokenizers: TokenizerPair
     pieces: tuple[AddedPiece, ...]
+    """Without characters that only the tokenizer of the other side had; they keep their rows."""
     counts: Mapping[str, int]
     """How often each piece occurs in the texts of the target."""
     unknown: int
     """Occurrences of characters that had no piece."""
     tokens: tuple[int, int]
     """Pieces that spell the texts, before and after."""
+    is_larger: bool
+    """Whether a tokenizer has more pieces, be they new or those of the other side."""
 
     def table(self) -> str:
         """Return the new pieces as text for `TABLE`: piece, count, and the old pieces."""
@@ -109,11 +112,11 @@ def extended(tokenizers: TokenizerPair, texts: Sequence[Sequence[str]], count: i
     for reader, own in zip(readers, scores, strict=True):
         sides = readers[::-1] if tokenizers.shared else [reader]
         segmenters, known = [Segmenter(side.model_bytes) for side in sides], reader.vocabulary
-        made_of = {piece: tuple(split_best(piece, segmenters, known)) for piece in own}
+        made_of = {piece: tuple(split_best(piece, segmenters, known)) for piece in own if piece not in known}
         pieces |= {piece: AddedPiece(piece, total[piece], parts) for piece, parts in made_of.items()}
     unknown = sum(_words(reader, own).unknown.total() for reader, own in zip(readers, lines, strict=True))
     tokens = sum(map(Counter.total, before)), sum(map(Counter.total, after))
-    return Extended(larger, tuple(pieces.values()), after[-1], unknown, tokens)
+    return Extended(larger, tuple(pieces.values()), after[-1], unknown, tokens, any(scores))
 
 
 def _learn(reader: Tokenizer, lines: Sequence[str], count: int) -> dict[str, float]:
@@ -152,7 +155,7 @@ def _saved(reader: Tokenizer, scores: dict[str, float], merged: dict[str, int], 
 def _words(reader: Tokenizer, lines: Sequence[str]) -> _Words:
     """Return the words of the texts, each once, in the old segmentation."""
     found: Counter[tuple[str, ...]] = Counter()
-    words, known = _Words(), reader.vocabulary.keys() - set(reader.pieces({*reader.silent_ids, reader.unk_id}))
+    words, known = _Words(), set(reader.text_pieces())
     for pieces in reader.split_all(lines):
         word: list[str] = []
         for symbol in _symbols(pieces, known, words.unknown):

@@ -147,8 +147,9 @@ class MarianTokenizer(ReadingTokenizer):
         return [self._pieces[int(i)] for i in ids]
 
     def text_pieces(self) -> list[str]:
-        """Return the pieces that are text, as `ReadingTokenizer.text_pieces` defines them."""
-        return [piece for piece in self._pieces if piece not in {EOS, UNK, PAD, *self._languages}]
+        """See `ReadingTokenizer.text_pieces`."""
+        own = {*self._segmenter.text_pieces()} - {EOS, UNK, PAD, *self._languages}
+        return [piece for piece in self._pieces if piece in own]
 
     def without(self, removed: Collection[str]) -> "MarianTokenizer":
         """Return the tokenizer without these pieces; pieces of the .spm file that have no id stay."""

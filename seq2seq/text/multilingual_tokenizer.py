@@ -143,7 +143,8 @@ class MultilingualTokenizer(MarianTokenizer):
 
     def text_pieces(self) -> list[str]:
         """See `ReadingTokenizer.text_pieces`."""
-        return [piece for id_, piece in enumerate(self._pieces) if id_ not in self.silent_ids]
+        silent = {*self.pieces(self.silent_ids)}
+        return [piece for piece in super().text_pieces() if piece not in silent]
 
     def _split_language(self, text: str) -> tuple[str | None, str]:
         return self.tag if self.tagging.source == "first" else None, text

@@ -200,7 +200,10 @@ class ReadingTokenizer(ABC):
 
     @abstractmethod
     def text_pieces(self) -> Iterable[str]:
-        """Return the pieces of the vocabulary that are text, without those for bytes and for control."""
+        """Return the pieces of the vocabulary that texts are spelled with, without those for bytes and for control.
+
+        If both sides share a vocabulary but not the .spm file, these are the pieces of its own file.
+        """
 
     @abstractmethod
     def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:

@@ -4,6 +4,7 @@ import functools
 import unicodedata
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import chain
 
 from seq2seq.text.scripts import script_of
 from seq2seq.text.segmenter import Segmenter
@@ -54,7 +55,8 @@ class _Parts:
     def __init__(self, old: Tokenizer, segmenters: Sequence[Segmenter]):
         self._old, self._segmenters = old, segmenters
         vocabulary = old.vocabulary
-        self._known = {piece: vocabulary[piece] for piece in old.text_pieces()}
+        spelled = {*old.text_pieces(), *chain.from_iterable(segmenter.scores for segmenter in segmenters)}
+        self._known = {piece: id_ for piece, id_ in vocabulary.items() if piece in spelled}
         self._of_script: dict[str | None, list[int]] = defaultdict(list)
         for piece, id_ in self._known.items():
             if len(piece) == 1 and piece != META_SYMBOL:

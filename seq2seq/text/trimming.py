@@ -9,6 +9,13 @@ from collections.abc import Collection, Iterable, Sequence
 from seq2seq.text.segmenter import Segmenter
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
+# Below this share of known characters, a text is not in a language of a tokenizer.
+LEAST_KNOWN = 0.5
+# A tokenizer that knows less than this share of the characters that another one knows does not read a text.
+LEAST_OF_BEST = 0.9
+# Nor does one that needs so many times the pieces of another one.
+MOST_PIECES = 1.25
+
 
 def necessary(
     readers: Sequence[Tokenizer], used: Iterable[str], languages: Collection[str] | None = None, frequent: int = 0
@@ -43,6 +50,18 @@ def known_share(tokenizer: Tokenizer, lines: Iterable[str]) -> float:
     normalizer = tokenizer.normalizer
     known = [normalizer.knows(char) for line in lines for char in normalizer(line) if not char.isspace()]
     return sum(known) / len(known) if known else 1.0
+
+
+def may_read(readers: Sequence[Tokenizer], lines: Sequence[str]) -> list[bool]:
+    """Return for the tokenizer of each side whether a text may be of this side.
+
+    The number of pieces tells only tokenizers apart that know the text: unknown characters in a row are one piece.
+    """
+    shares = [known_share(reader, lines) for reader in readers]
+    least = LEAST_OF_BEST * max(shares) if max(shares) >= LEAST_KNOWN else 0.0
+    lengths = [sum(map(len, reader.split_all(lines))) for reader in readers]
+    most = MOST_PIECES * min(length for length, share in zip(lengths, shares, strict=True) if share >= least)
+    return [share >= least and length <= most for share, length in zip(shares, lengths, strict=True)]
 
 
 def distinct_readers(tokenizers: TokenizerPair) -> list[Tokenizer]:

@@ -24,12 +24,11 @@ from seq2seq.text.marian_tokenizer import EOS, PAD, UNK, MarianTokenizer, Marian
 from seq2seq.text.multilingual_tokenizer import BOS, MultilingualTokenizerPair, pair_of
 from seq2seq.text.tagged_tokenizer import TaggedTokenizerPair
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
-from seq2seq.text.trimming import distinct_readers
-from seq2seq.workflows.vocabulary import MOST_PIECES, Size
+from seq2seq.text.trimming import distinct_readers, may_read
+from seq2seq.workflows.vocabulary import Size
 
 # Lines of all corpora that pieces are learned from and counted in.
 MOST_LINES = 1_000_000
-COMPARED_LINES = 1_000
 _TAG = re.compile(r"[A-Za-z]{2,8}(?:[_-][A-Za-z0-9]{2,8}){0,2}")
 Side = Literal["source", "target"]
 
@@ -89,8 +88,8 @@ def extend(
 
     Args:
         model: a translation model, as of `load_model`.
-        corpora: texts; with two tokenizers, a corpus counts for the side whose tokenizer spells it in fewer pieces, or
-            for both.
+        corpora: texts; with two tokenizers, a corpus counts for the side whose tokenizer knows its characters, or for
+            both (`text.trimming.may_read`).
         output: a new or empty folder.
         pieces: the largest number of learned pieces of each tokenizer.
         side: with two tokenizers, the only one to extend.
@@ -108,7 +107,7 @@ def extend(
     if side is not None and len(distinct_readers(tagged)) == 1:
         raise UserError(f"--side: {model} has one tokenizer for both sides; leave the option out")
     larger = extended(tagged, _texts_by_reader(corpora, distinct_readers(tagged), side), pieces)
-    if not larger.pieces and not like:
+    if not larger.is_larger and not like:
         more = ", and no sequence of pieces is frequent enough" if pieces else ""
         problem = f"the vocabulary has every character of the corpora{more}"
         raise UserError(f"{model}: nothing to add: {problem}; keep the model, or give more text")
@@ -204,11 +203,9 @@ def _texts_by_reader(corpora: Sequence[Path], readers: Sequence[Tokenizer], side
         lines = list(islice((line for line in read_lines(path) if line.strip()), MOST_LINES // len(corpora)))
         if not lines:
             raise DataError(f"{path}: there is no text; name another file")
-        lengths = [sum(map(len, reader.split_all(lines[:COMPARED_LINES]))) for reader in readers]
-        for number, length in enumerate(lengths):
-            is_chosen = side is None or len(readers) == 1 or ("source", "target")[number] == side
-            if is_chosen and (side is not None or length <= MOST_PIECES * min(lengths)):
-                texts[number] += lines
+        chosen = [name == side for name in ("source", "target")] if side else may_read(readers, lines)
+        for own, is_chosen in zip(texts, chosen, strict=True):
+            own += lines if is_chosen else []
     return texts
 
 
@@ -220,22 +217,33 @@ def _tokenizers_of(given: Path, loaded: LoadedModel) -> TokenizerPair:
         raise ModelError(f"{loaded.folder}: {problem}")
     if given.is_file():
         plain = Tokenizer.load(given)
+        readers = [plain]
         if min(plain.pad_id, plain.start_id, plain.eos_id) >= 0:
             pair = TokenizerPair(plain, plain)
     else:
         pair = _load(given, "used here").tokenizers.undirected
-        plain = Tokenizer(pair.source.model_bytes)
+        readers = [Tokenizer(reader.model_bytes) for reader in distinct_readers(pair)]
     tags = own.source.tags
     if pair is not None and not tags and not pair.source.tags:
         return pair
     if isinstance(own, MultilingualTokenizerPair):
+        if len(readers) > 1:
+            raise ModelError(f"{given}: a tokenizer for each side, but {loaded.folder} has one for all languages")
         tagging = replace(own.source.tagging, silent=())
-        return pair_of(plain.model_bytes, _numbered([BOS, PAD, EOS, UNK], plain, tags.values()), tagging)
-    both = MarianTokenizer(plain.model_bytes, _numbered([EOS, UNK, *tags.values()], plain, [PAD]))
-    return MarianTokenizerPair(both, both)
+        return pair_of(readers[0].model_bytes, _numbered([BOS, PAD, EOS, UNK], readers, tags.values()), tagging)
+    groups = [readers] if pair is None or pair.shared else [[reader] for reader in readers]
+    tables = [_numbered([EOS, UNK, *tags.values()], group, [PAD]) for group in groups]
+    sides = [
+        MarianTokenizer(reader.model_bytes, tables[min(number, len(tables) - 1)])
+        for number, reader in enumerate(readers)
+    ]
+    return MarianTokenizerPair(sides[0], sides[-1])
 
 
-def _numbered(first: Iterable[str], plain: Tokenizer, last: Iterable[str]) -> dict[str, int]:
-    pieces = dict.fromkeys([*first, *plain.pieces(range(plain.vocab_size)), *last])
-    control = set(plain.pieces({id_ for id_ in (plain.bos_id, plain.pad_id) if id_ >= 0})) - {*first, *last}
-    return {piece: id_ for id_, piece in enumerate(piece for piece in pieces if piece not in control)}
+def _numbered(first: Sequence[str], readers: Sequence[Tokenizer], last: Iterable[str]) -> dict[str, int]:
+    """Return the ids of one vocabulary with the pieces of all these tokenizers."""
+    named, pieces = dict.fromkeys([*first, *last]), dict.fromkeys(first)
+    for reader in readers:
+        control = set(reader.pieces({id_ for id_ in (reader.bos_id, reader.pad_id) if id_ >= 0})) - named.keys()
+        pieces |= dict.fromkeys(piece for piece in reader.pieces(range(reader.vocab_size)) if piece not in control)
+    return {piece: id_ for id_, piece in enumerate(dict.fromkeys([*pieces, *last]))}

@@ -29,18 +29,14 @@ from seq2seq.runtime import start
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.store.vocabulary import refitted
-from seq2seq.text.direction import MOST_LISTED, Direction, find_language
+from seq2seq.text.direction import MOST_LISTED, Direction, find_language, languages_named
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
-from seq2seq.text.trimming import distinct_readers, known_share, necessary
+from seq2seq.text.trimming import LEAST_KNOWN, distinct_readers, known_share, may_read, necessary
 
 logger = logging.getLogger(__name__)
 
 SAMPLE_LINES = 100
 LINES_AT_ONCE = 10_000
-# Below this share of known characters, a corpus is not in a language of the model.
-LEAST_KNOWN = 0.5
-# With two tokenizers, a corpus is not of the side that needs so many times the pieces of the other.
-MOST_PIECES = 1.25
 FLOAT32_BYTES = 4
 
 
@@ -105,12 +101,8 @@ class _Corpus:
     path: Path
     head: list[str] = field(default_factory=list)
     used: list[set[str]] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
-    """The number of pieces, by tokenizer."""
-
-    def is_of(self, number: int) -> bool:
-        """Whether the corpus may be of the side of this tokenizer: the other one does not need fewer pieces."""
-        return self.lengths[number] <= MOST_PIECES * min(self.lengths)
+    is_of: list[bool] = field(default_factory=list)
+    """Whether it may be of the side of each tokenizer (`text.trimming.may_read`)."""
 
 
 def trim(
@@ -121,7 +113,7 @@ def trim(
     Args:
         model: a translation model, as of `load_model`.
         corpora: text of the source, first, and of the target. With two tokenizers, a corpus counts for the side whose
-            tokenizer spells it in fewer pieces.
+            tokenizer knows its characters, or for both (`text.trimming.may_read`).
         output: a new or empty folder.
         languages: languages whose tags are kept; required for a model that needs a direction, the source first.
         frequent: the number of the most frequent pieces of each tokenizer that are kept too.
@@ -147,9 +139,10 @@ def trim(
         kept = [necessary([reader], pieces, names, frequent) for reader, pieces in zip(readers, used, strict=True)]
     if all(len(pieces) == reader.vocab_size for pieces, reader in zip(kept, readers, strict=False)):
         raise UserError(f"{model}: nothing to trim: the corpora need every piece; name smaller ones, or keep the model")
-    sources = next(corpus.head for corpus in read if corpus.is_of(0))
+    sources = next(corpus.head for corpus in read if corpus.is_of[0])
+    direction = _compared(loaded, names)
     _write(output, loaded, (kept[0], kept[-1]))
-    return _measured(loaded, output, sources, kept[-1], names)
+    return _measured(loaded, output, sources, kept[-1], direction)
 
 
 def _languages(model: Path, loaded: LoadedModel, given: Sequence[str]) -> list[str] | None:
@@ -197,7 +190,7 @@ def _warn_of_languages(read: Sequence[_Corpus], languages: Sequence[str | None])
 
 def _used(read: Sequence[_Corpus], number: int, side: str) -> set[str]:
     """Return the pieces of the corpora that a tokenizer spells."""
-    own = [corpus.used[number] for corpus in read if corpus.is_of(number)]
+    own = [corpus.used[number] for corpus in read if corpus.is_of[number]]
     if not own:
         raise DataError(f"--corpus: no file is text of the {side}, which has its own tokenizer; give one")
     return set[str]().union(*own)
@@ -205,14 +198,14 @@ def _used(read: Sequence[_Corpus], number: int, side: str) -> set[str]:
 
 def _read(path: Path, readers: Sequence[Tokenizer]) -> _Corpus:
     """Return which pieces a file needs, as text of a source and of a target."""
-    corpus = _Corpus(path, [], [set() for _ in readers], [0 for _ in readers])
+    corpus = _Corpus(path, used=[set() for _ in readers])
     lines = (line for line in read_lines(path) if line.strip())
     while block := list(islice(lines, LINES_AT_ONCE)):
-        corpus.head = corpus.head or block[:SAMPLE_LINES]
+        if not corpus.head:
+            corpus.head, corpus.is_of = block[:SAMPLE_LINES], may_read(readers, block)
         for number, reader in enumerate(readers):
             read, written = (stored_ids(reader, block, is_source) for is_source in (True, False))
             corpus.used[number].update(reader.pieces(set(chain.from_iterable((*read, *written)))))
-            corpus.lengths[number] += sum(map(len, read))
     if not corpus.head:
         raise DataError(f"{path}: there is no text; name another file")
     share = max(known_share(reader, corpus.head) for reader in readers)
@@ -235,15 +228,9 @@ def _write(output: Path, loaded: LoadedModel, kept: tuple[set[str], set[str]]) -
 
 
 def _measured(
-    loaded: LoadedModel, output: Path, lines: Sequence[str], kept: set[str], names: Sequence[str] | None
+    loaded: LoadedModel, output: Path, lines: Sequence[str], kept: set[str], direction: Direction
 ) -> Trimming:
-    """Return the change, measured on translations of `lines`; with several languages, in a direction of `names`."""
-    direction = Direction()
-    if names:
-        described = loaded.description
-        direction = Direction(None, described.target_language or names[0])
-        if loaded.tokenizers.needs_direction:
-            direction = _compared(loaded, names)
+    """Return the change, measured on translations of `lines`."""
     original, smaller = loaded.directed(direction), load_model(output).directed(direction)
     texts, changed = (_greedy(model, lines) for model in (original, smaller))
     target = original.tokenizers.target
@@ -258,14 +245,18 @@ def _measured(
     )
 
 
-def _compared(loaded: LoadedModel, names: Sequence[str]) -> Direction:
-    """Return the direction of a model of many, from the first of these languages that is a source into the next target;
-    languages of the model itself come before them."""
+def _compared(loaded: LoadedModel, names: Sequence[str] | None) -> Direction:
+    """Return the direction in which the models are compared: from the first of the kept languages that is a source into
+    the next target; languages of the model itself come before them, but not a group of languages such as `gmw`."""
+    if not names:
+        return Direction()
     described, choices = loaded.description, loaded.tokenizers.choices
-    source = described.source_language or next(name for name in names if name in choices["source"])
+    source = None
+    if loaded.tokenizers.needs_direction:
+        source = described.source_language or next(name for name in names if name in choices["source"])
     targets = [name for name in names if name in choices["target"]]
-    target = next((name for name in targets if name != source), targets[0])
-    return Direction(source, described.target_language or target)
+    own = languages_named(described.target_language or "", targets)
+    return Direction(source, next((name for name in [*own, *targets] if name != source), targets[0]))
 
 
 def _greedy(loaded: LoadedModel, lines: Sequence[str]) -> list[str]:

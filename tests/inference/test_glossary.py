@@ -268,7 +268,8 @@ def test_what_is_forbidden_is_not_said(parts, tmp_path):
         said = {one.words for one in glossary.said(translation.text)}
         if said:
             tried = {term.entry for term in terms if term.source is None}
-            bans = {one.words: glossary.suppresses_longer(one, known) for one in glossary.forbidden if one.words in tried}
+            banned = [one for one in glossary.forbidden if one.words in tried]
+            bans = {one.words: glossary.suppresses_longer(one, known) for one in banned}
             (other,) = translator.translate([translation.source], forbidden=[bans])
             is_usable = HARMLESS.issuperset(other.flags) and not glossary.evades(other.text, known)
             assert not is_usable or len(glossary.said(other.text)) > len(said)

@@ -18,6 +18,10 @@ TARGET = [
     "das alte Haus ist rot", "wo ist der Bahnhof?", "es regnet, und es regnet!", "niemand kennt ihn",
 ]  # fmt: skip
 LANGUAGES = (">>deu<<", ">>nld<<")
+JAPANESE = [
+    "ねこがすわる", "いぬがはしる", "ひとがあるく", "ほんをよむ", "いえはあかい", "えきはどこですか", "あめがふる",
+    "だれもしらない",
+]  # fmt: skip
 
 
 @functools.cache
@@ -40,14 +44,12 @@ def marian_vocabulary(models, languages=(), padding=0):
     return {piece: number for number, piece in enumerate([*pieces, *["<pad>"] * (not padding)])}
 
 
-def write_tokenizers(folder, separate=False, languages=(), kind="unigram"):
+def write_tokenizers(folder, separate=False, languages=(), kind="unigram", texts=(SOURCE, TARGET)):
     """`source.spm`, `target.spm`, the vocabularies and `tokenizer_config.json`; the sizes of both vocabularies."""
     folder.mkdir(parents=True, exist_ok=True)
     # transformers wants the id of padding, the target's last, to be one of the source too.
     sizes = (70, 45) if separate else (70, 70)
-    models = [
-        sentencepiece_model(tuple(texts), size, kind) for texts, size in zip((SOURCE, TARGET), sizes, strict=True)
-    ]
+    models = [sentencepiece_model(tuple(own), size, kind) for own, size in zip(texts, sizes, strict=True)]
     for name, model in zip(("source.spm", "target.spm"), models, strict=True):
         (folder / name).write_bytes(model)
     sides = [[models[0]], [models[1]]] if separate else [models, models]
@@ -89,12 +91,13 @@ def make_marian(
     attention_heads=2,
     ffn_dim=24,
     noise=0.25,
+    texts=(SOURCE, TARGET),
     **settings,
 ):
     """A Marian folder with random weights, as `save_pretrained` of transformers writes it, and the model itself."""
     from transformers import MarianConfig, MarianMTModel
 
-    sizes = write_tokenizers(folder, separate, languages, kind)
+    sizes = write_tokenizers(folder, separate, languages, kind, texts)
     values = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "scale_embedding": True} | settings
     if separate:
         values |= {"share_encoder_decoder_embeddings": False}

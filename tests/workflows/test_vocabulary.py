@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.foreign_models import SOURCE, TARGET, sentencepiece_model
+from support.foreign_models import JAPANESE, LANGUAGES, SOURCE, TARGET, make_marian, sentencepiece_model
 from support.multilingual_models import make_multilingual
 from support.our_models import make_ours, make_tiny
 from support.vocabulary_models import KINDS, hypotheses, make
@@ -172,6 +172,34 @@ def test_only_the_named_languages_are_left_and_frequent_pieces_on_request(tmp_pa
     assert main([*typed, "en,klingon", "-o", str(tmp_path / "one")]) == 2
     assert "klingon" in capsys.readouterr().err
     assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize("first", ["en", "ja"])
+def test_a_corpus_is_of_the_side_that_knows_it(first, tmp_path, capsys):
+    """Not of the one with fewer pieces: unknown characters in a row are one piece."""
+    make_marian(tmp_path / "model", texts=(SOURCE, JAPANESE))
+    texts = {"en": SOURCE[:4], "ja": JAPANESE[:4]}
+    typed = ["vocabulary", "trim", str(tmp_path / "model"), "-o", str(tmp_path / "new")]
+    for name in sorted(texts, key=lambda name: name != first):
+        (tmp_path / name).write_text("\n".join(texts[name]))
+        typed += ["--corpus", str(tmp_path / name)]
+    assert main(typed) == 0, capsys.readouterr().err
+    old, new = (load_model(tmp_path / name).tokenizers for name in ("model", "new"))
+    assert new.target.vocab_size < old.target.vocab_size
+    for before, after, own in ((old.source, new.source, "en"), (old.target, new.target, "ja")):
+        for line in texts[own]:
+            assert after.pieces(after.encode(line)) == before.pieces(before.encode(line))
+
+
+@pytest.mark.parametrize("target", ["gmw", "de", "nl", "fr", None])
+def test_the_default_of_a_model_may_be_a_group_of_languages_or_one_that_is_left_out(target, tmp_path, capsys):
+    make_marian(tmp_path / "model", languages=(*LANGUAGES, ">>afr<<"))
+    named = json.loads((tmp_path / "model" / "tokenizer_config.json").read_text())
+    (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps({**named, "target_lang": target}))
+    (tmp_path / "text").write_text("\n".join([*SOURCE[:4], *TARGET[:4]]))
+    typed = ["vocabulary", "trim", str(tmp_path / "model"), "--corpus", str(tmp_path / "text"), "--languages"]
+    assert main([*typed, "nld,afr", "-o", str(tmp_path / "new")]) == 0, capsys.readouterr().err
+    assert set(load_model(tmp_path / "new").tokenizers.source.tags) == {"nld", "afr"}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.foreign_models import SOURCE, TARGET, make_marian, sentencepiece_model
+from support.foreign_models import JAPANESE, LANGUAGES, SOURCE, TARGET, make_marian, sentencepiece_model
 from support.multilingual_models import make_multilingual
 from support.our_models import make_ours
 from support.vocabulary_models import KINDS, hypotheses, make
@@ -293,6 +293,34 @@ def test_only_the_named_side_is_extended(tmp_path, capsys):
     assert report["after"]["target_pieces"] == report["before"]["target_pieces"] + len(report["pieces"])
 
 
+@pytest.mark.parametrize(
+    ("text", "side"), [("ねこがはしる猫犬", "target"), ("the cat sat #%", "source"), ("猫犬 猫猫", "both")]
+)
+def test_a_corpus_is_of_the_side_that_knows_it(text, side, tmp_path, capsys):
+    """Not of the one with fewer pieces: unknown characters in a row are one piece."""
+    make_marian(tmp_path / "model", texts=(SOURCE, JAPANESE))
+    (tmp_path / "text").write_text("\n".join([text] * 6))
+    run(tmp_path, "extend", "--corpus", tmp_path / "text", capsys=capsys)
+    tokenizers = load_model(tmp_path / "new").tokenizers
+    knows = {name: getattr(tokenizers, name).unk_id not in getattr(tokenizers, name).encode(text)
+             for name in ("source", "target")}  # fmt: skip
+    assert knows == {name: side in (name, "both") for name in knows}
+
+
+def test_a_side_gets_the_characters_of_the_other_one(tmp_path, capsys):
+    """They have rows already, which they keep."""
+    make_marian(tmp_path / "model")
+    (tmp_path / "text").write_text("\n".join(["ßä Männer"] * 3))
+    old = load_model(tmp_path / "model")
+    assert old.tokenizers.source.unk_id in old.tokenizers.source.encode("ßä")
+    report = run(tmp_path, "extend", "--corpus", tmp_path / "text", "--side", "source", "--pieces", 0, capsys=capsys)
+    new = load_model(tmp_path / "new")
+    assert new.tokenizers.source.pieces(new.tokenizers.source.encode("ßä")) == ["\u2581", "ß", "ä"]
+    assert report["unknown"] == 3 * len("ßäMä")
+    assert not report["pieces"]
+    assert torch.equal(new.model.output.weight, old.model.output.weight)
+
+
 # -- another tokenizer -----------------------------------------------------------------------------
 
 
@@ -349,14 +377,52 @@ def test_another_tokenizer_keeps_shared_pieces_and_tags(kind, padded, tmp_path, 
         ("text", "not a SentencePiece model"),
         ("nothing", "nothing"),
         ("separate", "two vocabularies, but"),
+        ("marian separate", "two vocabularies, but"),
     ],
 )
 def test_a_tokenizer_that_does_not_fit_is_refused(given, said, tmp_path, capsys):
     make_ours(tmp_path / "model")
     make_ours(tmp_path / "separate", shared=False, tied_embeddings="none")
+    make_marian(tmp_path / "marian separate", separate=True)
     (tmp_path / "text").write_text("the cat")
     typed = [str(tmp_path / "model"), str(tmp_path / given), "-o", str(tmp_path / "new")]
     assert main(["vocabulary", "transplant", *typed]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "given"), [(LANGUAGES, ()), ((), LANGUAGES), (LANGUAGES, LANGUAGES), (LANGUAGES, "ours separate")]
+)
+def test_both_tokenizers_of_a_model_are_taken_and_tags_stay(model, given, tmp_path, capsys):
+    separate = dict.fromkeys(["share_encoder_decoder_embeddings", "tie_word_embeddings"], False)
+    make_marian(tmp_path / "model", languages=model, separate=True, **separate)
+    if given == "ours separate":
+        make_ours(tmp_path / "given", shared=False, tied_embeddings="none")
+    else:
+        make_marian(tmp_path / "given", languages=given, texts=(JAPANESE, TARGET))
+    folders = [str(tmp_path / name) for name in ("model", "given", "new")]
+    assert main(["vocabulary", "transplant", *folders[:2], "-o", folders[2]]) == 0, capsys.readouterr().err
+    old, donor, new = (load_model(tmp_path / name).tokenizers for name in ("model", "given", "new"))
+    assert new.source.tags == old.source.tags
+    for mine, theirs in ((new.source, donor.source), (new.target, donor.target)):
+        assert mine.split_all([*JAPANESE, *TARGET]) == theirs.split_all([*JAPANESE, *TARGET])
+        known = {piece for line in theirs.split_all([*JAPANESE, *TARGET]) for piece in line} & theirs.vocabulary.keys()
+        assert known <= mine.vocabulary.keys()
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "said"),
+    [("nllb", "marian", "a tokenizer for each side, but"), ("tags", "marian separate", "two vocabularies, but")],
+)
+def test_two_tokenizers_are_refused_where_one_is_needed(model, given, said, tmp_path, capsys):
+    if model == "tags":
+        make_marian(tmp_path / "model", languages=LANGUAGES)
+    else:
+        make(tmp_path / "model", model)
+    make(tmp_path / "given", given)
+    typed = ["vocabulary", "transplant", str(tmp_path / "model"), str(tmp_path / "given"), "-o", str(tmp_path / "new")]
+    assert main(typed) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
