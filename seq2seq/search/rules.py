@@ -60,10 +60,11 @@ class Rules:
             forbid_sequence(sequence, where.repeat_interleave(self._num_rows), log_probs, history)
         if self._renormalize:
             total = log_probs.logsumexp(-1, keepdim=True)  # (R, 1)
-            total.nan_to_num_(neginf=0.0)  # where everything is forbidden
-            log_probs -= total
-            given = None if given is None else given - total
-            opened = [(row, ids, values - total[row]) for row, ids, values in opened]
+            if given is not None:
+                is_counted = log_probs.gather(1, forced.clamp(min=0)[:, None]) > -torch.inf
+                given = torch.where(is_counted, given - total, _among(given, total))
+            opened = [(row, ids, _among(values, total[row])) for row, ids, values in opened]
+            log_probs -= total.nan_to_num(neginf=0.0)  # where everything is forbidden
         for row, ids, values in opened:
             allowed = log_probs[row, ids]
             log_probs[row] = -torch.inf
@@ -101,6 +102,13 @@ class Rules:
         if position >= self._prefixes.shape[1]:
             return None
         return self._prefixes[:, position].repeat_interleave(self._num_rows)  # (R,)
+
+
+def _among(log_probs: Tensor, total: Tensor) -> Tensor:
+    """Return log-probabilities (..., N) of forbidden ids among these ids and the allowed ones, whose sum is `total`
+    (..., 1), the logarithm of a probability."""
+    whole = torch.logaddexp(log_probs.logsumexp(-1, keepdim=True), total)
+    return log_probs - whole.nan_to_num(neginf=0.0)
 
 
 def on_device(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:

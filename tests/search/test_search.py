@@ -305,14 +305,17 @@ def test_largest_candidates_are_the_largest(seed, num_sentences, num_rows, vocab
 @pytest.mark.parametrize("renormalize", [False, True])
 def test_rules_change_choices_and_not_probabilities_unless_asked_to(renormalize):
     model = TableModel(0, vocab_size=4, suppressed=(3,))
-    asked = [Sentence([2], prefix) for prefix in ([1], [], [3])]
+    asked = [Sentence([2], prefix) for prefix in ([1], [], [3])] + [Sentence([2], opening=Opening(({3: 1},)))]
     rules = Rules(model, asked, SearchConfig(beam_size=1, renormalize=renormalize), 1)
-    logits = torch.tensor([[500.0, 501.0, 499.0, 502.0], [-900.0, -900.0, -900.0, -898.0], [-1.0, 2.0, 3.0, 1.0]])
-    counted = logits[:, :3] if renormalize else logits
-    expected = logits - counted.logsumexp(1, keepdim=True)
+    logits = torch.tensor([
+        [500.0, 501.0, 499.0, 502.0], [-900.0, -900.0, -900.0, -898.0], [-1.0, 2.0, 3.0, 9.0], [-1.0, 2.0, 3.0, 8.0],
+    ])  # fmt: skip
+    expected = logits.log_softmax(-1)
+    if renormalize:
+        expected[:2] = logits[:2] - logits[:2, :3].logsumexp(1, keepdim=True)  # without id 3
     expected[1, 3] = -torch.inf  # never comes out
-    expected[0, [0, 2, 3]] = expected[2, :3] = -torch.inf  # a prefix is forced, even one that never comes out
-    found = rules.apply(logits.log_softmax(-1), torch.zeros(3, 0, dtype=torch.long))
+    expected[0, [0, 2, 3]] = expected[2:, :3] = -torch.inf  # a prefix is forced, even one that never comes out
+    found = rules.apply(logits.log_softmax(-1), torch.zeros(4, 0, dtype=torch.long))
     assert torch.allclose(found, expected, atol=1e-4)
 
 
