@@ -12,6 +12,9 @@ from typing import Any
 from seq2seq.errors import reason
 from seq2seq.lines import read_regular
 
+# Bytes of the state of a run: a checkpoint has about 150 for each validation example.
+LARGEST_STATE = 2**30
+
 
 class DamagedFile(Exception):
     """A stored file that is missing, truncated or changed."""

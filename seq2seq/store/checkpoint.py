@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seq2seq import atomic
 from seq2seq.errors import CheckpointError, shown
-from seq2seq.files import DamagedFile, read_object, record, verify
+from seq2seq.files import LARGEST_STATE, DamagedFile, read_object, record, verify
 from seq2seq.tensors import read_tensors, write_tensors
 
 FORMAT_VERSION = 1
@@ -67,7 +67,7 @@ def load_checkpoint(folder: Path, verified: bool = False) -> Checkpoint:
     """
     try:
         names = _listed_files(folder) if verified else _verified_files(folder)
-        state = read_object(folder / STATE)
+        state = read_object(folder / STATE, LARGEST_STATE)
         tensors = {name.removesuffix(".safetensors"): read_tensors(folder / name) for name in names if name != STATE}
     except DamagedFile as error:
         raise CheckpointError(f"{folder}: damaged checkpoint: {error}; delete it to use the one before") from error
@@ -143,7 +143,7 @@ def _verified_files(folder: Path) -> dict[str, Any]:
     files = _listed_files(folder)
     for name, recorded in files.items():
         verify(folder / name, recorded)
-    step = read_object(folder / STATE).get("step")
+    step = read_object(folder / STATE, LARGEST_STATE).get("step")
     if not isinstance(step, int) or step_folder(folder.parent, step).name != folder.name:
         raise DamagedFile(f"{STATE} has step {shown(step)}, not the step of this folder")
     return files

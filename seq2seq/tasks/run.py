@@ -284,7 +284,9 @@ class _Run:
         """Log what training changed in each direction of the validation sets, for a model that was trained before."""
         if self.task.config.languages is None or self.task.inputs.initial is None:
             return
-        lines = map(json.loads, self.folder.metrics.read_text(encoding="utf-8").splitlines())
+        lines = [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
+        if any("measured_anew" in record for record in lines):
+            return  # the initial model was measured in another way
         before = next((record for record in lines if record["step"] == 0 and LOSS in record), {})
         for line in changes(before, load_model(self.folder.best).description.metrics):
             logger.info("%s", line)

@@ -107,8 +107,7 @@ class Trainer:
         self._step_log = StepLog(config, runtime, self._monitor, self._activity)
         self._snapshots = Snapshots(folder, self._weights, self._step, self._average, stream, config, self._monitor)
         self._stop = StopSignal(runtime, *answers(runtime, self._whereabouts))
-        self._clock = Stopwatch()
-        self._saved_step = 0
+        self._clock, self._saved_step = Stopwatch(), 0
 
     def run(self) -> TrainingResult:
         """Train, or continue to train, until a limit is reached or a signal requests a stop.
@@ -363,6 +362,7 @@ class Trainer:
                 "start a new run with a lower training.learning_rate or more training.warmup_steps, or look at the data"
             )
         self._restore(latest)
+        self._change_stage()  # the checkpoint of a run that was extended at a border is from before it
         state = self.state
         state.rollbacks, state.rate_scale = failed.rollbacks + 1, failed.rate_scale * ROLLBACK_FACTOR
         state.seconds, state.bad_steps, state.bad_in_a_row = failed.seconds, failed.bad_steps, 0

@@ -15,7 +15,7 @@ from seq2seq import atomic
 from seq2seq.config import file as config_file
 from seq2seq.config.yaml_text import YamlProblem, read_yaml
 from seq2seq.errors import DataError, ModelError, counted
-from seq2seq.files import DamagedFile, read_object
+from seq2seq.files import LARGEST_STATE, DamagedFile, read_object
 from seq2seq.lines import read_regular
 from seq2seq.store.finding import CONFIG, LATEST
 from seq2seq.tasks.run_folder import RunFolder, read_metrics, read_note, write_note
@@ -229,7 +229,7 @@ def _latest_state(folder: RunFolder) -> Mapping[str, Any]:
     """Return the state in the newest readable checkpoint of a run."""
     for path in sorted(folder.checkpoints.glob("step_*"), key=lambda path: (len(path.name), path.name), reverse=True):
         with contextlib.suppress(DamagedFile):
-            state = read_object(path / "state.json").get("run")
+            state = read_object(path / "state.json", LARGEST_STATE).get("run")
             if isinstance(state, Mapping):
                 return state
     return {}

@@ -41,6 +41,14 @@ def test_what_is_saved_comes_back(tmp_path):
     assert torch.equal(found.tensors["model"]["weight"], TENSORS["model"]["weight"])
 
 
+def test_the_state_of_a_run_may_be_large(tmp_path):
+    """It has the contributions of all validation examples."""
+    state = {"run": {"best": "0" * 80_000_000}}
+    folder = checkpoint.save_checkpoint(tmp_path, 7, TENSORS, state)
+    assert checkpoint.latest_checkpoint(tmp_path) == folder
+    assert checkpoint.load_checkpoint(folder).state["run"] == state["run"]
+
+
 def test_no_checkpoint_is_none_and_the_newest_wins(tmp_path):
     assert checkpoint.latest_checkpoint(tmp_path / "nowhere") is None
     save_steps(tmp_path, 30, 4, 100)

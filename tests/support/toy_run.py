@@ -4,6 +4,7 @@ Tests import `train`; the ones that kill a process start this file: `python toy_
 """
 
 import dataclasses
+import itertools
 import json
 import logging
 import math
@@ -120,6 +121,17 @@ def killed_at(count):
         if next(calls, None) is None:
             raise Killed
         return toy_loss(module, batch)
+
+    return compute
+
+
+def poisoned(steps):
+    """A loss that is not a number on these micro-batches, counted from 1."""
+    count = itertools.count(1)
+
+    def compute(module, batch):
+        loss = toy_loss(module, batch)
+        return LossSum(loss.total * (math.nan if next(count) in steps else 1), loss.count, loss.correct)
 
     return compute
 

@@ -76,6 +76,9 @@ search: {beam_size: 1}
 """
 
 
+BEAM = ("--set", "search.beam_size=2")
+
+
 def write_many(folder: Path, family: str = "nllb", **made) -> None:
     make_multilingual(folder / "nllb", family, dropout=0.0, attention_dropout=0.0, **made)
     for language, lines in (("en", SOURCE), ("de", TARGET), ("fr", [line.upper() for line in SOURCE])):
@@ -113,6 +116,9 @@ def test_a_run_of_many_directions_starts_from_such_a_folder(tmp_path, monkeypatc
         assert losses[-1] < losses[0]
         back = Translator.load(name, engine="torch", source_language="de", target_language="en").translate(TARGET)
         assert sum(one.text == line for one, line in zip(back, SOURCE, strict=True)) > len(SOURCE) / 2
+    assert main(["train", "many.yaml", "--run-dir", "run", "--set", "training.max_steps=151", *BEAM]) == 0
+    assert "measured_anew" in Path("run", "metrics.jsonl").read_text()
+    assert "(initial model" not in capfd.readouterr().err, "it was measured with another search"
     assert set(best.tokenizers.source.tags) == {"eng_Latn", "deu_Latn", "fra_Latn"}
     assert "jpn_Jpan" in load_model("run").tokenizers.source.tags  # the other languages are still there
     assert main(["info", "run"]) == 0

@@ -1,19 +1,17 @@
 """Which model is kept as the best: the latest that is not worse beyond chance; and how large chance is."""
 
-import itertools
 import json
 import math
 
 import numpy as np
 import pytest
 from support import toy_run
-from support.toy_run import Killed, make_trainer, outcome, records, toy_loss, toy_validation, train
+from support.toy_run import Killed, make_trainer, outcome, poisoned, records, toy_loss, toy_validation, train
 
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.evaluation.text import score_texts
 from seq2seq.evaluation.uncertainty import of_macro_scores, of_ratio
 from seq2seq.training.judged import Judged, standard_error
-from seq2seq.training.loss import LossSum
 from seq2seq.training.state import METRIC_KEYS, RunState, Sample, Validation, deciding_metric
 
 tmp_path = pytest.fixture(toy_run.memory_folder)
@@ -275,21 +273,10 @@ def test_a_run_that_continues_chooses_as_one_that_was_not_interrupted(tmp_path):
             assert outcome(folder) == outcome(tmp_path / f"whole{seed}")
 
 
-def not_finite_in(calls):
-    """A loss that is not a number in these calls, counted from 1."""
-    count = itertools.count(1)
-
-    def compute(module, batch):
-        loss = toy_loss(module, batch)
-        return LossSum(loss.total * (math.nan if next(count) in calls else 1), loss.count, loss.correct)
-
-    return compute
-
-
 def test_a_roll_back_takes_back_the_choice_too(tmp_path):
     """The steps after the checkpoint are made again; the choice is that of a run in which nothing went wrong."""
     rows, validate = lucky(3, (0.8, 0.8, 0.8, 0.6))
-    result = trained(tmp_path / "a", validate, compute_loss=not_finite_in(range(23, 27)), max_bad_steps=3)
+    result = trained(tmp_path / "a", validate, compute_loss=poisoned(range(23, 27)), max_bad_steps=3)
     assert lucky.trainer.state.rollbacks == 1
     whole = trained(tmp_path / "b", validate)
     assert (result.best_step, result.best_value) == (whole.best_step, whole.best_value) == (30, rows[2].mean())
@@ -303,7 +290,7 @@ def test_a_roll_back_lets_no_worse_model_replace_the_best(tmp_path, keep_best):
         return Validation({"valid_loss": 1.0, "accuracy": next(values)})
 
     settings = {"checkpoint_every": 25, "max_steps": 50, "max_bad_steps": 3, "validate_every": 10}
-    loss = not_finite_in(range(32, 36))
+    loss = poisoned(range(32, 36))
     trainer, result = train(tmp_path, validate=validate, compute_loss=loss, keep_best=keep_best, **settings)
     assert trainer.state.rollbacks == 1
     assert (result.best_step, result.best_value) == (30, 0.9)
@@ -321,7 +308,7 @@ def test_a_roll_back_keeps_the_figures_of_a_new_measure(tmp_path, bad):
 
     train(tmp_path, measure="beam 5")
     changes = {"max_steps": 120, "checkpoint_every": 25, "max_bad_steps": 3}
-    trainer, result = train(tmp_path, measure="beam 1", validate=halved, compute_loss=not_finite_in(bad), **changes)
+    trainer, result = train(tmp_path, measure="beam 1", validate=halved, compute_loss=poisoned(bad), **changes)
     assert trainer.state.rollbacks == bool(bad)
     assert result.best_step > 40
     assert max(value for _, value in trainer.state.validations) <= 0.5

@@ -6,7 +6,7 @@ import math
 import pytest
 from support import toy_run
 from support.ranks import finish, start, wait_for
-from support.toy_run import Killed, killed_at, make_trainer, outcome, records, steps_of, toy_loss, train
+from support.toy_run import Killed, killed_at, make_trainer, outcome, poisoned, records, steps_of, toy_loss, train
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.stages import ONE_STAGE, Stage, Stages
@@ -83,6 +83,20 @@ def test_a_run_that_ended_before_a_stage_goes_on_to_the_same_bits(tmp_path, most
     for name in ("model.safetensors", "optimizer.safetensors", "random.safetensors"):
         assert ours["files"][name] == whole["files"][name], name
     assert borders(tmp_path / "part") == borders(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_a_roll_back_after_an_extension_at_a_border_begins_the_stage_there(tmp_path, first):
+    """The checkpoint that is restored was saved at the end of the earlier run, before the border."""
+    settings = dict(stages=[(1, [1.0, 1.0], False), (None, [0.0, 1.0], True)], schedule="constant")
+    train(tmp_path / "whole", **settings)
+    ((border, *_),) = borders(tmp_path / "whole")
+    train(tmp_path / "part", max_steps=border, **settings)
+    bad = poisoned(range(first, first + 4))
+    trainer, _ = train(tmp_path / "part", compute_loss=bad, max_bad_steps=3, checkpoint_every=1000, **settings)
+    assert trainer.state.rollbacks == 1
+    assert (trainer.state.stage_step, trainer.state.schedule_step) == (border, border)
+    assert {*borders(tmp_path / "part")} == {*borders(tmp_path / "whole")}
 
 
 SCHEDULES = ["inverse_sqrt", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cosine", "linear", "constant"))]

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 from support import toy_run
-from support.toy_run import ToyModel, make_batch, make_trainer, outcome, records, steps_of, toy_loss, train
+from support.toy_run import ToyModel, make_batch, make_trainer, outcome, poisoned, records, steps_of, toy_loss, train
 
 from seq2seq import runtime
 from seq2seq.config.schema import TrainingConfig
@@ -279,19 +279,6 @@ def test_best_holds_the_moving_average(tmp_path):
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
-
-
-def poisoned(steps):
-    """A loss that is not finite on these micro-batches, counted from 1."""
-    count = iter(range(1, 10**6))
-
-    def compute(module, batch):
-        loss = toy_loss(module, batch)
-        if next(count) in steps:
-            return LossSum(loss.total * math.nan, loss.count, loss.correct)
-        return loss
-
-    return compute
 
 
 def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path):
