@@ -6,13 +6,17 @@ The resamples are those of `sacrebleu --paired-bs` (Koehn 2004), so figures can 
 
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from seq2seq.errors import UserError, shown
+
 SAMPLES = 1000
 ALPHA, POWER = 0.05, 0.8
+_SEED = re.compile("[0-9]{1,18}")
 _ROWS = 50  # resamples that are drawn together, for memory
 
 
@@ -91,9 +95,17 @@ class Resampled:
 
 
 def seed() -> int | None:
-    """Return the seed of the resamples: that of SACREBLEU_SEED, else sacreBLEU's; None draws anew each time."""
+    """Return the seed of the resamples: that of SACREBLEU_SEED, else sacreBLEU's; None draws anew each time.
+
+    Raises:
+        UserError: SACREBLEU_SEED is not a seed.
+    """
     text = os.environ.get("SACREBLEU_SEED", "12345")
-    return None if text.lower() == "none" else int(text) or None
+    if text.lower() == "none":
+        return None
+    if not _SEED.fullmatch(text):
+        raise UserError(f"SACREBLEU_SEED={shown(text)}: not a number of 1 to 18 digits, nor 'none'; change or unset it")
+    return int(text) or None
 
 
 def resample(statistics: Sequence[np.ndarray], computes: Sequence[Callable[[np.ndarray], float]]) -> list[np.ndarray]:

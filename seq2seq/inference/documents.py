@@ -4,7 +4,9 @@
 calibration of the model found. This module does not import torch.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,7 @@ def translate_documents(
     translate: Callable[[Sequence[str]], Sequence[Translation]],
     aligner: "Aligner",
     is_untranslatable: Callable[[str], bool],
+    statuses: Counter[str] | None = None,
 ) -> list[Translation]:
     """Translate each document of a format independently.
 
@@ -36,6 +39,7 @@ def translate_documents(
         translate: function that translates lines, with their alignments as `details`.
         aligner: aligner of the model, for its calibration and description.
         is_untranslatable: function that returns whether a line is copied.
+        statuses: the numbers of terms by status, to which those of the documents are added.
 
     Raises:
         DataError: a document is not in the format.
@@ -50,11 +54,21 @@ def translate_documents(
     languages = about.source_language, about.target_language
 
     def plain(lines: Sequence[str]) -> list[Answer]:
-        return [Answer(each.text, Alignment.joined(each.details), frozenset(each.flags)) for each in translate(lines)]
+        return [
+            Answer(
+                each.text,
+                Alignment.joined(each.details),
+                frozenset(each.flags),
+                terms=tuple(term.status for term in each.terms),
+            )
+            for each in translate(lines)
+        ]
 
     texts = checked_texts(texts, "translate")
     named = (languages[0], languages[1]) if languages[0] else None
     answers = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named)
+    if statuses is not None:
+        statuses.update(chain.from_iterable(answer.terms for answer in answers))
     return [
         Translation(answer.text, nan, nan, 0, text_flags(answer.sentences), source=text, sentences=answer.sentences)
         for text, answer in zip(texts, answers, strict=True)

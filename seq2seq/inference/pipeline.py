@@ -114,13 +114,20 @@ class Pipeline:
         if form != TEXT:
             from seq2seq.inference.documents import translate_documents
 
-            return translate_documents(texts, form, self._aligned, self.aligner, self.is_untranslatable)
+            return translate_documents(texts, form, self._aligned, self.aligner, self.is_untranslatable, self.statuses)
         return finish(self._work(texts, prefixes, first_line, details))
 
     def _work(
         self, texts: Sequence[str], prefixes: Sequence[str] | None, first_line: int, details: Collection[str]
     ) -> Work[list[Translation]]:
-        """Translate lines (`overlap`)."""
+        """Translate lines, and count the statuses of their terms (`overlap`)."""
+        answers = yield from self._uncounted(texts, prefixes, first_line, details)
+        self.statuses.update(term.status for answer in answers for term in answer.terms)
+        return answers
+
+    def _uncounted(
+        self, texts: Sequence[str], prefixes: Sequence[str] | None, first_line: int, details: Collection[str]
+    ) -> Work[list[Translation]]:
         if self.first is not None:
             from seq2seq.inference.pivot import through_pivot
 
@@ -132,7 +139,6 @@ class Pipeline:
 
             keeper = GlossaryTranslator(self.translator, self.aligner, self.glossary)
             answers = yield partial(keeper.translate, texts, prefixes, first_line)  # text work and searches mixed
-            self.statuses.update(term.status for answer in answers for term in answer.terms)
         if details:
             answers = yield partial(self.aligner.explain, answers, set(details) != {"alignment"})
         return answers
@@ -181,4 +187,4 @@ class Pipeline:
             raise UserError("this pipeline has no aligner; load it with the argument with_aligner=True")
 
     def _aligned(self, lines: Sequence[str]) -> list[Translation]:
-        return self.translate(lines, details=("alignment",))
+        return finish(self._uncounted(lines, None, 0, ("alignment",)))  # documents count those that they use

@@ -18,7 +18,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from seq2seq.errors import DataError
-from seq2seq.markup.document import Document, Template
+from seq2seq.markup.document import Document, Escape, Template
 from seq2seq.markup.html import read as read_html
 from seq2seq.markup.protected import EMOJI, Found, find
 from seq2seq.markup.segments import Builder, Item, text_item
@@ -37,6 +37,7 @@ _SPECIAL = re.compile(
 # Brackets, and what may hide some from the parser.
 _BRACKET = re.compile(r"[\[\]]|\\.|`[^`]*+`", re.DOTALL)
 _BLOCK_BEGINS = re.compile(r"(#{1,6}(?=\s|$)|[-+*](?=\s|$)|>|=+\s*$|-{2,}\s*$|~{3,}|\d{1,9}(?=[.)](?:\s|$)))")
+_HEADING_ENDS = re.compile(r"(?<!\S)#+(?=\s*\Z)")
 LONGEST_NESTING = 100
 # Brackets within each other, beyond which no links are looked for: each level costs as much as the text in it.
 MOST_BRACKETS = 32
@@ -65,21 +66,24 @@ def segments(text: str) -> Document:
     body = text[position:]
     builder.cut((text[:position],))
     lines = [0, *(match.end() for match in _LINE_END.finditer(body)), len(body)]
-    done, in_table = 0, False
+    done, in_table, in_heading = 0, False, False
     for token in _parser().parse(body, environment):
         if token.nesting > 0 and token.level >= LONGEST_NESTING - 1:  # the parser omits deeper content
             line = text.count("\n", 0, position) + token.map[0] + 1 if token.map else 0
             raise DataError(f"Markdown, line {line:,}: {LONGEST_NESTING} levels of quotes and lists; nest them less")
-        in_table = token.type in ("th_open", "td_open") or (in_table and token.type == "inline")
+        is_inline = token.type == "inline"
+        in_table = token.type in ("th_open", "td_open") or (in_table and is_inline)
+        in_heading = (token.type == "heading_open" and "#" in token.markup) or (in_heading and is_inline)
         if token.type == "html_block" and token.level == 0 and token.map:
             begin, end = lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)]
             if begin >= done:
                 builder.cut((body[done:begin],))
                 builder.insert(escape_text, partial(_read_html, body[begin:end]))
                 done = end
-        elif token.type == "inline" and (places := _places(token, body, lines, done, in_table)):
+        elif is_inline and (places := _places(token, body, lines, done, in_table)):
             builder.cut((body[done : places[0]],))
-            _Block(builder, token.content, body, places, environment, in_table).read()
+            own = partial(escape, in_table=in_table, in_heading=in_heading)
+            _Block(builder, token.content, body, places, environment, own).read()
             done = places[-1]
     builder.cut((body[done:],))
     return builder.finish()
@@ -89,9 +93,11 @@ def _read_html(text: str, builder: Builder) -> None:
     read_html(builder, text)
 
 
-def escape(text: str, in_table: bool = False) -> str:
-    """Return plain text with escapes, so that it contains no markup."""
+def escape(text: str, in_table: bool = False, in_heading: bool = False) -> str:
+    """Return plain text with escapes, so that it contains no markup; the heading is one that begins with `#`."""
     escaped = _SPECIAL.sub(lambda match: "\\" + match.group(), text)
+    if in_heading:
+        escaped = _HEADING_ENDS.sub(r"\\\g<0>", escaped)
     return escaped.replace("|", "\\|") if in_table else escaped
 
 
@@ -160,12 +166,11 @@ class _Block:
         body: str,
         places: list[int],
         environment: dict[str, Any],
-        in_table: bool,
+        escape: Escape,
     ):
-        self._builder, self._content, self._in_table = builder, content, in_table
+        self._builder, self._content, self._escape = builder, content, escape
         self._body, self._places = body, places
         self._marks = inline_marks(content, environment)
-        self._escape = partial(escape, in_table=in_table)
 
     def read(self) -> None:
         """Give the items of the block to the builder."""

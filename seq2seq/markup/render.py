@@ -27,6 +27,8 @@ class Answer:
     flags: frozenset[str] = frozenset()
     order: tuple[int, ...] = ()
     """Index of the source's piece for each OBJECT."""
+    terms: tuple[str, ...] = ()
+    """The status of each term of a glossary."""
 
 
 def written(segment: Segment, answer: Answer) -> tuple[Template | None, frozenset[str]]:

@@ -48,6 +48,8 @@ class Marked:
     emphasis of its segment was omitted, or the segment not translated, because the format cannot express it;
     `unchanged` if its segment was not changed, because the translation of the segment is empty; `verbatim` if it was
     copied because it cannot be translated; and flags that `translate` returned."""
+    terms: tuple[str, ...] = ()
+    """The status of each term of a glossary; attempts that were not used do not count."""
 
 
 def translate_documents(
@@ -70,7 +72,7 @@ def translate_documents(
     documents = [FORMATS[form](text) for text in texts]
     segments = [segment for document in documents for segment in document.segments]
     answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable)
-    outputs = iter([_rendered(segment, *answer) for segment, answer in zip(segments, answers, strict=True)])
+    outputs = iter([(*_rendered(segment, *own), own[0].terms) for segment, own in zip(segments, answers, strict=True)])
     joined = [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
     if form in ("markdown", "plain") or languages is None:
         return joined
@@ -86,10 +88,13 @@ def _rendered(
     return output, [sentence | flags for sentence in sentences]
 
 
-def _joined(document: Document, outputs: Sequence[tuple[Template | None, list[frozenset[str]]]]) -> Marked:
-    text = join_document(document, [output for output, _ in outputs])
-    sentences = chain.from_iterable(sentences for _, sentences in outputs)
-    return Marked(text, len(outputs), tuple(tuple(sorted(flags)) for flags in sentences))
+def _joined(
+    document: Document, outputs: Sequence[tuple[Template | None, list[frozenset[str]], tuple[str, ...]]]
+) -> Marked:
+    text = join_document(document, [output for output, *_ in outputs])
+    sentences = chain.from_iterable(sentences for _, sentences, _ in outputs)
+    terms = chain.from_iterable(terms for *_, terms in outputs)
+    return Marked(text, len(outputs), tuple(tuple(sorted(flags)) for flags in sentences), tuple(terms))
 
 
 # -- plain text ------------------------------------------------------------------------------------
@@ -125,6 +130,7 @@ def _concatenated(parts: Sequence[Part], answers: Sequence[Answer], end: str) ->
         Alignment.joined(moved),
         frozenset(chain.from_iterable(one.flags for one in answers)),
         tuple(number + before for one, before in zip(answers, pieces, strict=False) for number in one.order),
+        tuple(chain.from_iterable(one.terms for one in answers)),
     )
 
 
@@ -244,6 +250,7 @@ class _Filled:
             Alignment(*whole, source_words, tuple(words), tuple(links)),
             translated.flags,
             tuple(number for _, number in places),
+            translated.terms,
         )
 
 

@@ -12,7 +12,7 @@ from seq2seq.errors import DataError
 from seq2seq.markup import html
 from seq2seq.markup.document import Document
 from seq2seq.markup.segments import SPACE, Builder, text_item
-from seq2seq.markup.tags import Lexeme, build, copied, ends, escape_text, unescape
+from seq2seq.markup.tags import Lexeme, attributes, build, copied, ends, escape_text, unescape
 from seq2seq.text.forms import XLIFF
 
 _TOKEN = re.compile(
@@ -22,6 +22,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _NAME = re.compile(r"</?\s*([^\s/>]+)")
+_LINE_END = re.compile(r"(?:&#(?:0*1[03]|x0*[aAdD]);)+")
+_KEPT_LINE_END = re.compile(rf"{_LINE_END.pattern}|\r\n?|\n")
 # An atomic group reads each comment once; without it, one comment could be read as several.
 _HAS_PROLOG = re.compile(r"\ufeff?(?>\s*+(?:<!--.*?-->|<\?(?!xml\s).*?\?>))*+\s*+<(?:\?xml\s|!DOCTYPE)", re.DOTALL)
 # Elements of XLIFF, TMX and Qt's TS, whose sources must not be replaced by translations.
@@ -67,14 +69,36 @@ def lexemes(text: str) -> list[Lexeme]:
 
 
 def _lexemes(text: str) -> Iterator[Lexeme]:
+    keeps_lines = [False]  # in each open element
     for match in _TOKEN.finditer(text):
         raw, kind, name = match.group(), match.lastgroup, ""
+        if kind == "text":
+            yield from _of_text(raw, keeps_lines[-1])
+            continue
         if kind == "entity":  # entities of HTML need no declaration
             kind = "text" if unescape(raw) != raw else "other"
         elif kind in ("open", "close"):
             name = _NAME.match(raw)[1]  # type: ignore[index]
             kind = "empty" if kind == "open" and raw.endswith("/>") else kind
+        if kind == "open":
+            said = attributes(raw).get("xml:space") if "xml:space" in raw else None
+            keeps_lines.append(keeps_lines[-1] if said is None else said == "preserve")
+        elif kind == "close" and len(keeps_lines) > 1:
+            keeps_lines.pop()
         yield Lexeme(kind, raw, name)
+
+
+def _of_text(raw: str, keeps_lines: bool) -> Iterator[Lexeme]:
+    """Yield a text, and like <br/> the line ends in it that are content: references, and with `xml:space="preserve"`
+    all others."""
+    position = 0
+    for match in (_KEPT_LINE_END if keeps_lines else _LINE_END).finditer(raw):
+        if position < match.start():
+            yield Lexeme("text", raw[position : match.start()])
+        yield Lexeme("empty", match.group(), "br")
+        position = match.end()
+    if position < len(raw):
+        yield Lexeme("text", raw[position:])
 
 
 def _inside_text(lexemes: Sequence[Lexeme]) -> list[bool]:

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from seq2seq.cli import main
 from seq2seq.evaluation.significance import (
     Chance,
     Resampled,
@@ -136,3 +137,19 @@ def test_an_interval_over_seeds_contains_the_mean_of_many_trainings():
     rows = [trained(generator, (count, count), 0.2)[0] for count in (2, 3, 5) for _ in range(40)]
     assert np.mean([abs(row.score - 30) < row.half_width for row in rows]) >= 0.91  # of 120
     assert rows[0].half_width > 1.96 * 0.4 / math.sqrt(2)
+
+
+@pytest.mark.parametrize("value", ["abc", "-3", "1.5", "", "9" * 5000])
+@pytest.mark.parametrize("command", ["bleu", "compare"])
+def test_a_seed_that_is_none_is_refused_before_any_work(command, value, tmp_path, monkeypatch, capsys):
+    for name in ("one", "two", "reference"):
+        (tmp_path / name).write_text("a man rides\nthe dog\n")
+    one, two, reference = (str(tmp_path / name) for name in ("one", "two", "reference"))
+    typed = {"bleu": ["bleu", reference, one, two], "compare": ["compare", one, two, "-r", reference]}[command]
+    monkeypatch.setenv("SACREBLEU_SEED", value)
+    assert main(typed) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("s2s: SACREBLEU_SEED=")
+    for seed in ("7", "none", "NONE", "0"):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        assert main(typed) == 0

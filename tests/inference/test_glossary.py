@@ -253,6 +253,16 @@ def test_a_translation_does_not_depend_on_the_lines_beside_it(parts, tmp_path):
         assert (same.text, same.terms) == (alone[0].text, alone[0].terms)
 
 
+def test_terms_of_a_document_count_once(parts, tmp_path, monkeypatch):
+    """However often a sentence is translated, because the model does not know the placeholders."""
+    translator, aligner = parts
+    monkeypatch.setattr(aligner, "calibration", aligner.calibration.model_copy(update={"stand_ins": ()}))
+    keeper = Pipeline(translator, aligner, read(tmp_path / "terms.tsv", "four\tneun\nsix\tzehn\n"))
+    text = "<p>four one {x} two six</p><p>one <code>a</code> {y} two {z} four</p><p>two <code>b</code></p><p>six</p>"
+    keeper.translate([text, text], form="html")
+    assert keeper.statuses.total() == 2 * 4
+
+
 def test_what_is_forbidden_is_not_said(parts, tmp_path):
     """Unless a search without all those words finds nothing usable; other lines stay as they are."""
     translator, aligner = parts

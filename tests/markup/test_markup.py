@@ -217,6 +217,12 @@ REAL = {
         ("<source>Press <ph id=\"1\"/> to <g id=\"2\">start</g></source>",
          "<source>PRESS <ph id=\"1\"/> TO <g id=\"2\">START</g></source>"),
         ("<string name='hello'>Hello, %1$s &amp; all</string>", "<string name='hello'>HELLO, %1$s &amp; ALL</string>"),
+        # line ends that are content, and those that are not
+        ("<r>one&#10;two&#xD;&#xA;Three</r>", "<r>ONE&#10;TWO&#xD;&#xA;THREE</r>"),
+        ("<r>one\n  two <b xml:space='preserve'>Three\nFour</b> five\n six</r>",
+         "<r>ONE TWO <b xml:space='preserve'>THREE\nFOUR</b> FIVE SIX</r>"),
+        ("<r xml:space=\"preserve\"> one\r\nTwo <b xml:space='default'>three\n Four</b>\n Five\n</r>",
+         "<r xml:space=\"preserve\"> ONE\r\nTWO <b xml:space='default'>THREE FOUR</b>\n FIVE\n</r>"),
     ],
     "plain": [
         ("%d files in {folder}\n\n  see <b> & http://a.b/c.\r\nHello, %(name)s\n",
@@ -235,6 +241,10 @@ REAL = {
         # a backslash before the markup that ends a text
         ("[Open the folder C:\\\\](http://x.y)", "[OPEN THE FOLDER C:\\\\](http://x.y)"),
         ("**Open the folder C:\\\\**", "**OPEN THE FOLDER C:\\\\**"),
+        # a number sign that does not close a heading
+        ("# Learn C \\#\n", "# LEARN C \\#\n"),
+        ("## Learn **F** \\## ##\n", "## LEARN **F** \\## ##\n"),
+        ("Learn C #\n\nmore\n-\n", "LEARN C #\n\nMORE\n-\n"),
     ],
 }  # fmt: skip
 
