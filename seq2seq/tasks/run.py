@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -284,10 +283,10 @@ class _Run:
         """Log what training changed in each direction of the validation sets, for a model that was trained before."""
         if self.task.config.languages is None or self.task.inputs.initial is None:
             return
-        lines = [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
-        if any("measured_anew" in record for record in lines):
+        records, _ = read_metrics(self.folder.metrics)
+        if any("measured_anew" in record for record in records):
             return  # the initial model was measured in another way
-        before = next((record for record in lines if record["step"] == 0 and LOSS in record), {})
+        before = next((record for record in records if record["step"] == 0 and LOSS in record), {})
         for line in changes(before, load_model(self.folder.best).description.metrics):
             logger.info("%s", line)
 
@@ -325,9 +324,8 @@ class _Run:
 
         curves = self.folder.curves
         try:
-            records = [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
-            learning_curves(records, curves, title=self.folder.path.name)
-        except (UserError, FileNotFoundError):
+            learning_curves(read_metrics(self.folder.metrics)[0], curves, title=self.folder.path.name)
+        except UserError:
             pass  # there are no records yet
         except (OSError, ValueError) as error:
             logger.warning("%s: not drawn (%s)", curves, error)

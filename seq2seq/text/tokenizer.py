@@ -123,10 +123,11 @@ class Tokenizer(ReadingTokenizer):
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the pieces that are text, as `ReadingTokenizer.text_pieces` defines them."""
-        processor = self.processor
-        for id_ in range(self.vocab_size):
-            if not (processor.is_control(id_) or processor.is_unknown(id_) or processor.is_byte(id_)):
-                yield processor.id_to_piece(id_)
+        processor, ids = self.processor, list(range(self.vocab_size))
+        kinds = (processor.is_control, processor.is_unknown, processor.is_byte)
+        for piece, *others in zip(processor.id_to_piece(ids), *(is_other(ids) for is_other in kinds), strict=True):
+            if not any(others):
+                yield piece
 
     @property
     def vocabulary(self) -> dict[str, int]:
