@@ -81,10 +81,13 @@ def through_pivot(
     """
     passed = yield from first.work(texts, first_line=first_line)
     answers = yield from second.work([one.text for one in passed], prefixes, first_line)
-    return [_merged(*each) for each in zip(texts, passed, answers, strict=True)]
+    begins = prefixes or [""] * len(texts)
+    return [_merged(*each) for each in zip(texts, begins, passed, answers, strict=True)]
 
 
-def _merged(text: str, before: Translation, after: Translation) -> Translation:
+def _merged(text: str, prefix: str, before: Translation, after: Translation) -> Translation:
+    if text.strip() and not before.text.strip():  # the second pass copies blank lines, without their prefixes
+        after = replace(after, text=prefix.strip())
     flags = text_flags([before.flags, after.flags])
     is_translated = text.strip() and set(before.flags) != {VERBATIM}
     spans = (PartSpans((0, len(text)), (0, len(after.text)), not is_translated, flags),)

@@ -10,11 +10,16 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.foreign_models import LANGUAGES, SOURCE, TARGET, make_marian
 from support.multilingual_models import make_multilingual
+from support.our_models import make_ours
 
 from seq2seq.cli import main
 from seq2seq.errors import ModelError, UserError
+from seq2seq.inference.overlap import finish
 from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inference.pivot import through_pivot
 from seq2seq.inference.scorer import Scorer
+from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_foreign, load_model, save_model
 
@@ -173,6 +178,18 @@ def test_a_pivot_is_two_passes(nllb, tmp_path, capfd):
         out, err = capfd.readouterr()
         assert out.split("\n")[:-1] == [one.text for one in answers]
         assert f"{len(SOURCE)} lines were translated through" in err
+
+
+def test_a_prefix_stays_if_the_first_pass_says_nothing(nllb, tmp_path):
+    loaded = make_ours(tmp_path / "silent", ending=1.0)
+    loaded.model.output.bias.data[loaded.tokenizers.target.vocabulary["\u2581"]] = 1e4  # spaces alone
+    engine = TorchEngine(TransformerSteps(loaded.model, loaded.tokenizers, torch.device("cpu")))
+    silent = Translator(engine, loaded.tokenizers, loaded.description.search, repair=False)
+    assert silent.translate([SOURCE[0]])[0].text.isspace()
+    second = Translator.load(nllb, engine="torch", source_language="en", target_language="de")
+    answers = finish(through_pivot(silent, second, [SOURCE[0], "", SOURCE[1]], ["die ", "die ", ""]))
+    assert [one.text for one in answers] == ["die", "", ""]
+    assert answers[0].parts[0].target == (0, 3)
 
 
 @pytest.mark.parametrize(
