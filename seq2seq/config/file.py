@@ -26,6 +26,7 @@ from seq2seq.lines import read_regular
 
 LARGEST = 2**20  # bytes of a file
 MOST_PARENTS = 20  # of a key, so that a name of many dots is not nested as deeply
+MOST_DIGITS = 9  # of the number of an entry of a list
 
 
 def load(path: Path, overrides: Sequence[str] = (), check_files: bool = True) -> Config:
@@ -167,9 +168,11 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
     if not separator or not key or len(parents) > MOST_PARENTS:
         return [f"--set {shown(override)}: write KEY=VALUE, such as training.max_steps=100"]
     try:
-        value, _ = read_yaml(text) if text else (None, [])
+        value, problems = read_yaml(text) if text else (None, [])
     except YamlProblem:
-        value = text
+        value, problems = text, []
+    if problems:
+        return [f"--set {key.strip()}: {problem}" for problem in problems]
     place: Any = values
     for depth, name in enumerate([*parents, last]):
         within = ".".join(parents[:depth])
@@ -177,7 +180,7 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
             values["data"]["train"] = place = [place]  # a single source, written without brackets
         index: Any = name
         if isinstance(place, list):
-            if not name.isdecimal() or int(name) >= len(place):
+            if not name.isdecimal() or len(name) > MOST_DIGITS or int(name) >= len(place):
                 there = f"0 to {len(place) - 1}" if place else "no entries"
                 return [f"--set {shown(override)}: {within} is a list; name one of its entries ({there})"]
             index = int(name)

@@ -192,10 +192,14 @@ def _added_pieces(folder: Path, named: Mapping[str, Any]) -> dict[str, int]:
 def _without_tag(
     generation: Mapping[str, Any], tokenizers: MultilingualTokenizerPair | None, problems: list[str]
 ) -> Mapping[str, Any]:
-    """Return the settings of generation without the forced tag, which the direction of a translation decides."""
-    forced = generation.get("forced_bos_token_id")
-    if forced is not None and tokenizers is not None:
+    """Return the settings of generation without the forced tag, which the direction of a translation decides, and which
+    transformers counts as generated."""
+    forced, counted = generation.get("forced_bos_token_id"), 0
+    if tokenizers is not None:
         target = tokenizers.target
-        if forced not in [target.vocabulary[piece] for piece in target.tags.values()]:
+        counted = int(target.tagging.target == "second")
+        if forced is not None and forced not in [target.vocabulary[piece] for piece in target.tags.values()]:
             problems.append(f"forced_bos_token_id: {shown(forced)} is not the tag of a language")
-    return {key: value for key, value in generation.items() if key != "forced_bos_token_id"}
+    lengths = {key: value for key in ("min_length", "min_new_tokens") if type(value := generation.get(key)) is int}
+    others = {key: value for key, value in generation.items() if key != "forced_bos_token_id"}
+    return {**others, **{key: max(0, value - counted) for key, value in lengths.items()}}

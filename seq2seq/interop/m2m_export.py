@@ -85,6 +85,7 @@ def write_m2m(
         folder / CONFIG, {key: value for key, value in {**values, **named}.items() if key != "decoder_vocab_size"}
     )
     generation = generation_values(config, description.search, ids)
+    generation["min_length"] += bool(generation["min_length"])  # transformers counts the tag
     if (target := description.target_language) in reader.tags:
         generation["forced_bos_token_id"] = len(text) + tags.index(reader.tags[target])
     write_object(folder / GENERATION, generation)

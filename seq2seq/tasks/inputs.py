@@ -225,7 +225,8 @@ def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair |
     `data.filters.max_length` is lowered to `max_pieces` of the model.
 
     Raises:
-        ConfigError: a written key differs from the initial model, or the initial model has no decoder.
+        ConfigError: a written key differs from the initial model, the initial model has no decoder, or the model does
+            not fit the given tokenizers.
     """
     if initial is not None:
         if config.task == "translation" and initial.description.task != "translation":
@@ -242,6 +243,9 @@ def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair |
         config = config.model_copy(update=changes)
     elif given is not None:
         config = config.model_copy(update={"tokenizer": _tokenizer(config, given, "tokenizer.init_from")})
+        if config.task == "translation" and config.model.tied_embeddings == "all" and not config.tokenizer.shared:
+            problem = "all, but the tokenizers of tokenizer.init_from have two vocabularies; set it to decoder"
+            raise ConfigError("config", [f"model.tied_embeddings: {problem}"])
     filters, most = config.data.filters, max_pieces(config, given if initial is None else initial.tokenizers)
     if filters.max_length <= most:
         return config

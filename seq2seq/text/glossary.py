@@ -168,7 +168,7 @@ class Glossary:
             else:
                 if len(columns) == 1 and _SEPARATOR.search(columns[0]):
                     problems.add("no tab", f"line {number}: no tab in {shown(source)}, so translations must copy it")
-                entry = _entry(source, target, forms, number, as_written)
+                entry = _entry(source, forms, number, as_written)
                 key = (entry.source if entry.as_written else folded(entry.source, source_language), entry.goes_on)
                 if key in entries:
                     before = f"is already in line {entries[key].line}, which counts"
@@ -324,10 +324,10 @@ def _checked(where: str, source: str, target: str, options: str) -> list[str]:
     return forms
 
 
-def _entry(source: str, target: str, forms: Sequence[str], line: int, has_option: bool) -> Entry:
+def _entry(source: str, forms: Sequence[str], line: int, has_option: bool) -> Entry:
     goes_on = source.endswith("*") and len(source) > 1
     source = source.removesuffix("*").rstrip() if goes_on else source
-    is_copy = target in ("", COPY)
+    is_copy = list(forms) in ([], [COPY])
     forms = () if is_copy else tuple(forms)
     is_exact = has_option or is_copy
     return Entry(source, forms or (source,), line, goes_on, is_exact or source != source.lower(), is_exact)

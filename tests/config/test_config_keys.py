@@ -23,8 +23,13 @@ def test_entries_of_lists_are_set_by_index(folder):
     assert [source.noise is not None for source in config.data.train] == [False, True, False]  # an alias is a copy
     assert parse(folder, MINIMAL, "data.train.0.weight=2.0").data.train[0].weight == 2.0
     assert parse(folder, MINIMAL, "data.label_names.0=bad").data.label_names == {"0": "bad"}  # keys of digits
-    for wrong in ("data.train.3.weight=2", "data.train.-1.weight=2", "data.train.first.weight=2", "data.train.3={}"):
+    for wrong in ("data.train.3.weight=2", "data.train.-1.weight=2", "data.train.first.weight=2", "data.train.3={}",
+                  f"data.train.{'9' * 5000}=1"):  # fmt: skip
         assert problems(folder, LIST, wrong).endswith("data.train is a list; name one of its entries (0 to 2)")
+
+
+def test_a_key_is_given_once_in_a_value_too(folder):
+    assert "--set training: max_steps: given twice" in problems(folder, LIST, "training={max_steps: 5, max_steps: 9}")
 
 
 def test_every_key_that_an_error_names_can_be_set(folder):

@@ -1,5 +1,7 @@
 """Models as M2M-100 folders: transformers gives the same logits and text, and what comes back is the model."""
 
+import json
+
 import pytest
 import torch
 from support.foreign_models import SOURCE, TARGET
@@ -10,8 +12,10 @@ from support.vocabulary_models import hypotheses
 from seq2seq.cli import main
 from seq2seq.data.collate import collate_translation
 from seq2seq.files import read_object
-from seq2seq.store.model_folder import load_model
+from seq2seq.interop.marian_settings import OWN_SEARCH
+from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.text.direction import Direction
+from seq2seq.workflows.convert import export_m2m
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -36,6 +40,21 @@ def folders(tmp_path_factory):
     for name in ("theirs", "changed"):
         assert main(["convert", str(folder / name), "--to", "m2m100", "-o", str(folder / f"from-{name}")]) == 0
     return folder
+
+
+def test_a_minimum_length_comes_back_from_the_settings_of_transformers(folders, tmp_path):
+    """Its number counts the start and the tag."""
+    ours = load_model(folders / "theirs")
+    for length, written in ((7, 9), (0, 0)):
+        search = ours.description.search.model_copy(update={"min_length": length})
+        description = ours.description.model_copy(update={"search": search})
+        save_model(tmp_path / f"ours{length}", ours.weights, description, ours.tokenizers)
+        export_m2m(tmp_path / f"ours{length}", exported := tmp_path / f"exported{length}")
+        stored = exported / "generation_config.json"
+        values = json.loads(stored.read_text())
+        assert (values["min_length"], load_model(exported).description.search) == (written, search)
+        stored.write_text(json.dumps({key: value for key, value in values.items() if key != OWN_SEARCH}))
+        assert load_model(exported).description.search.min_length == length
 
 
 @pytest.mark.slow

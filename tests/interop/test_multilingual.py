@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import pytest
 import torch
@@ -188,6 +189,28 @@ def test_both_engines_give_the_texts_of_transformers(made, count, tmp_path):
                 b.strip() for b, is_whole in zip(texts, ended, strict=True) if is_whole
             ]
             assert not any(tag in text for text in mine for tag in pair.target.tags.values())
+
+
+class _Ending(transformers.LogitsProcessor):
+    def __call__(self, input_ids, scores):
+        scores[:, 2] += 1000
+        return scores
+
+
+@pytest.mark.parametrize("setting", ["min_length", "min_new_tokens"])
+def test_a_minimum_length_is_the_number_of_pieces_that_transformers_enforces(made, setting, tmp_path):
+    """Its own number counts the start, or the tag that it forces."""
+    _, theirs, tokenizer, ours, folder = made
+    shutil.copytree(folder, tmp_path / "model")
+    stored = tmp_path / "model" / "generation_config.json"
+    stored.write_text(json.dumps({**json.loads(stored.read_text()), setting: 8}))
+    start = ours.tokenizers.target.start_ids
+    tags = dict(decoder_start_token_id=start[0]) if len(start) == 1 else dict(forced_bos_token_id=start[1])
+    (row,) = theirs.generate(
+        **tokenizer(SOURCE[:1], return_tensors="pt"), num_beams=1, max_length=40, logits_processor=[_Ending()], **tags,
+        **{setting: 8},
+    ).tolist()  # fmt: skip
+    assert load_model(tmp_path / "model").description.search.min_length == row[len(start) :].index(2)
 
 
 def test_a_tag_costs_nothing(made):

@@ -61,4 +61,10 @@ def test_other_settings_and_models_of_many_languages_are_refused(teacher, tmp_pa
             "data.valid={en-de: {source: valid.en, target: valid.de}}"]  # fmt: skip
     assert main(["train", "toy.yaml", *STEPS, *(part for change in many for part in ("--set", change))]) == 2
     assert "tokenizer.init_from: not with languages, whose tags are pieces; leave it out" in capsys.readouterr().err
+    make_ours(tmp_path / "two", False, tied_embeddings="none")
+    two = ["--set", "tokenizer.init_from=two", "--set", "model.tied_embeddings=all"]
+    for more in ([], ["--dry-run"]):
+        assert main(["train", "toy.yaml", *STEPS, *two, *more]) == 2
+        assert "the tokenizers of tokenizer.init_from have two vocabularies; set it to" in capsys.readouterr().err
     assert not Path("runs/toy").exists()
+    assert main(["train", "toy.yaml", *STEPS, *two[:2], "--set", "model.tied_embeddings=decoder", "--dry-run"]) == 0

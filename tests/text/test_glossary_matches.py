@@ -105,11 +105,12 @@ def test_a_forced_term_has_a_capital_only_where_it_begins_a_sentence(row, before
 def test_the_rows_of_a_glossary_make_the_same_glossary():
     rows = (
         ("us", "uns|unser", "case"), ("US", "USA"), ("API*", "Schnittstelle"), ("dog*", "Hund"), ("npm", ""),
-        ("iPhone", "="), ("a|b", "="), ("cat", "cat"), ("bat", "bat", "case"), ("-", "Kunde"), ("-", "Wer", "case"),
+        ("iPhone", "="), ("a|b", "="), ("cat", "cat"), ("bat", "bat", "case"), ("eel", "=|"), ("bee", "|"),
+        ("-", "Kunde"), ("-", "Wer", "case"),
     )  # fmt: skip
     glossary = of_rows(*rows)
     again = of_rows(*glossary.rows)
-    assert len(glossary.entries) == 9
+    assert len(glossary.entries) == 11
     assert (again.entries, again.forbidden) == (glossary.entries, glossary.forbidden)
 
 
