@@ -58,6 +58,8 @@ def config_of(model: str) -> Config:
     data = data.replace("{source: train.en, target: train.de}", f"[{', '.join(named)}]")
     section, _ = model.split(".")
     own = {"training": "max_steps: 4", "tokenizer": "sampling: 0.0"} | {section: "init_from: model"}
+    if section == "tokenizer":
+        own["model"] = "tied_embeddings: decoder"  # the other model has two vocabularies
     Path("all.yaml").write_text(data + "".join(f"{key}: {{{value}}}\n" for key, value in own.items()))
     return config_file.load(Path("all.yaml"))
 
