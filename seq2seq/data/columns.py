@@ -103,7 +103,7 @@ class Columns:
                 must be 1 except for rounding.
         """
         if self.labels:
-            text = as_one_line(_text(values[0] or "", f"{origin}: {names[0]}"))
+            text = as_one_line(_text("" if values[0] is None else values[0], f"{origin}: {names[0]}"))
             return self._with_probabilities(text, values[1], f"{origin}: {names[1]}")
         # null is an empty side, which the filters drop and count
         nulls = ("", "" if self.kind is Pair else None)

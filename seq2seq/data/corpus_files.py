@@ -101,10 +101,12 @@ def _columns_of(path: Path, is_jsonl: bool, languages: tuple[str | None, str | N
     by_language = both_sides(languages, names if len(names) == 2 else codes)
     if is_named and by_language:
         return _named(PAIR, by_language)
-    if not all(sides) and names[1].strip().casefold() in LABEL_WORDS - {"target"}:
+    if not all(sides) and any(name.strip().casefold() in LABEL_WORDS - {"target"} for name in names[1:2]):
         return _named(LABELLED, names)
     others = names if len(names) == 2 and not codes else None
     if (found := sides if all(sides) else by_language or others) is None:
+        if len(names) == 1:
+            raise DataError(f"{path}: its only column is {some_of(names)}; write the translations in another one")
         remedy = "name the languages of source and target, or rename two columns to source and target"
         raise DataError(f"{path}: its columns are {some_of(names)}; {remedy}")
     return _named(PAIR, found)

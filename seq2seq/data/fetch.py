@@ -117,7 +117,7 @@ def _rows(corpus: PublicCorpus, split: str, dataset_path: str | None) -> Iterato
             raise DataError(f"{origin}: no column {column!r}; it has {', '.join(present)}")
     for columns, _ in dataset_chunks(dataset, wanted, origin, label_names=False):
         for values in zip(*columns, strict=True):
-            yield [as_one_line(str(value)) for value in values]
+            yield ["" if value is None else as_one_line(str(value)) for value in values]
 
 
 def _part_of(sentence: str, stem: str, held_out: Mapping[str, int]) -> str:

@@ -104,6 +104,8 @@ def dataset_chunks(
     """
     is_stream, position = hasattr(dataset, "state_dict"), start or 0
     try:
+        if not is_stream and position >= len(dataset):
+            return
         if not is_stream:
             dataset = dataset.select(range(position, len(dataset)))
         elif start is not None:

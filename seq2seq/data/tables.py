@@ -69,17 +69,17 @@ def table_format(path: Path) -> TableFormat:
         lines = list(islice(read_lines(path), _LINES_FOR_DELIMITER))
         if lines and (named := _NAMES_DELIMITER.fullmatch(lines[0].rstrip("\r\n"))):
             return TableFormat(named[1], is_quoted=True, start=2)
-        return TableFormat(_delimiter(lines), is_quoted=True)
+        return TableFormat(_delimiter(list(filter(None, lines))), is_quoted=True)
     if form_of_file(path) is MOSES:
         return TableFormat(" ||| ")
     return TableFormat(is_quoted=_has_spreadsheet_quotes(path))
 
 
 def header(path: Path) -> list[str]:
-    """Return the fields of the first record; none if they cannot be read."""
+    """Return the fields of the first line that is not empty; none if they cannot be read."""
     try:
         form = table_format(path)
-        return form.fields(next(form.records(path), ""))
+        return form.fields(next(filter(None, form.records(path)), ""))
     except csv.Error:
         return []
 
@@ -102,13 +102,15 @@ class _LineFile(TextSource):
 class Table(_LineFile):
     """A TSV or CSV file, one record per line; the first is a header if the columns are given by name.
 
-    Empty lines are skipped; a line with more or fewer columns than the header is an error.
+    Empty lines are skipped, also before the header; a line with more or fewer columns than the header is an error.
     """
 
     def __init__(self, path: Path, columns: Columns, weight: float, cache: Path | None):
         super().__init__(path, columns, weight, cache)
         self._format = table_format(path)
-        first = self._fields(next(self._format.records(path), ""), self._format.start)
+        numbered = filter(itemgetter(1), enumerate(self._format.records(path), start=self._format.start))
+        self._first_line, line = next(numbered, (self._format.start, ""))
+        first = self._fields(line, self._first_line)
         self._has_header, self._indices = self._find_columns(first)
         self._width = len(first) if self._has_header else None
         self.size = self._facts[0].lines - (self._format.start - 1) - self._has_header
@@ -117,7 +119,7 @@ class Table(_LineFile):
         self.fingerprint = combined_fingerprint("tsv", self._facts[0].sha256, self._has_header, self._indices, *form)
 
     def _example(self, line: str, number: int) -> Example | None:
-        if not line or number < self._format.start + self._has_header:
+        if not line or number < self._first_line + self._has_header:
             return None
         fields = self._fields(line, number)
         if len(fields) <= max(self._indices) or (self._width is not None and len(fields) != self._width):
@@ -165,7 +167,7 @@ class Table(_LineFile):
             is_swapped = is_labelled and heads[0].strip().casefold() in LABEL_WORDS
             wanted = heads[::-1] if is_swapped else heads
             named = ", ".join(f"{key}: {head}" for key, head in zip(self._columns.keys, wanted, strict=True))
-            line = f"{self._path}: line {self._format.start}"
+            line = f"{self._path}: line {self._first_line}"
             raise DataError(f"{line} looks like a header ({listed(heads)}); name its columns ({named}), or remove it")
 
     def _first_rows(self) -> list[list[str]]:
@@ -185,8 +187,8 @@ class Table(_LineFile):
         if len(text.split()) > 3 or not label.strip() or re.fullmatch(r"[\d.,+-]+", label.strip()):
             return False
         counts: Counter[str] = Counter()
-        others = islice(self._format.records(self._path), 1, None)
-        for number, line in enumerate(others, start=self._format.start + 1):
+        lines = enumerate(self._format.records(self._path), start=self._format.start)
+        for number, line in islice(lines, self._first_line - self._format.start + 1, None):
             other = self._fields(line, number)[index : index + 1]
             if other == [label]:
                 return False
@@ -269,7 +271,7 @@ def _delimiter(lines: Sequence[str]) -> str:
     for delimiter in (",", ";", "\t"):
         form = TableFormat(delimiter, is_quoted=True)
         try:
-            widths = {len(form.fields(line)) for line in lines if line}
+            widths = {len(form.fields(line)) for line in lines}
         except csv.Error:
             continue
         if len(widths) == 1 and widths.pop() > 1:

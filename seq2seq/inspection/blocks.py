@@ -7,7 +7,7 @@ noise, because the report is about the lines of the files, and without the tag o
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.directions import DirectedSource
@@ -20,6 +20,7 @@ from seq2seq.lines import read_lines
 BLOCK_LINES = 8192
 EXAMPLES_KEPT = 3
 LONGEST_EXAMPLE = 200
+_REPLACEMENT = "\ufffd"
 
 
 @dataclass
@@ -93,7 +94,7 @@ class CorpusReader:
         self.line_counts: list[int] = []
         """The number of lines of each file; a single number if both sides are in one file."""
         self.invalid: Sequence[list[int]] = []
-        """The numbers of the lines of each file that are not UTF-8."""
+        """The numbers of the lines of each side that are not UTF-8."""
         self.failure: str | None = None
         """The error that ended the reading early; None without one."""
 
@@ -137,15 +138,19 @@ class CorpusReader:
             source = DirectedSource(open_pairs(config, *self._languages[::-1]), self._languages, is_reversed=True)
         else:
             source = open_pairs(config, *self._languages)
+        replaced: tuple[list[int], ...] = ([], [])  # by side, the lines with U+FFFD
         for chunk in source.chunks():
             if numbered := chunk.numbered():
                 numbers = [number for number, _ in numbered]
                 examples = [example.without(source.tag) for _, example in numbered]
                 columns = list(zip(*(example.texts for example in examples), strict=True))
+                for side, texts in zip(replaced, columns, strict=False):
+                    side += [number for number, text in zip(numbers, texts, strict=True) if _REPLACEMENT in text]
                 labelled, first = None if self._languages else examples, self.line_counts[0] + 1
                 yield Block(numbers, columns, labelled, first, source.tag)
                 self.line_counts[0] += len(examples)
-        self.invalid = source.invalid
+        invalid = set(chain.from_iterable(source.invalid))
+        self.invalid = [[number for number in side if number in invalid] for side in replaced]
 
 
 def shown(text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from support.examples import check_one_line, write, write_jsonl
 
 from seq2seq.config.corpora import SourceConfig
-from seq2seq.data.examples import Pair
+from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.tables import header
 from seq2seq.lines import read_lines
@@ -77,6 +77,35 @@ def test_the_line_in_which_excel_names_the_delimiter_is_no_record(tmp_path, head
     assert list(source) == QUOTED
     assert source.size == len(QUOTED)
     assert header(path) == list(head or (QUOTED[0].source, QUOTED[0].target))
+
+
+@pytest.mark.parametrize("before", ["\n", "\r\n", "\n\n\n"])
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("x.tsv", ["de\ten", "Hallo\tHello", "Tag\tDay"]),
+        ("x.csv", ["German,English", "Hallo,Hello", "Tag,Day"]),
+        ("y.csv", ["de;en", "a,b;c,d", "Tag;Day"]),
+        ("y.tsv", ["Hello\tHallo", "Day\tTag"]),
+    ],
+)
+def test_empty_lines_before_a_header_or_a_pair_change_nothing(tmp_path, before, name, lines):
+    plain, spaced = tmp_path / name, tmp_path / f"spaced-{name}"
+    plain.write_text("\n".join(lines) + "\n")
+    spaced.write_bytes((before + "\n".join(lines) + "\n").encode())
+    pairs = [list(open_pairs(SourceConfig(tsv=path), "en", "de")) for path in (plain, spaced)]
+    assert pairs[0] == pairs[1]
+    assert len(pairs[0]) == 2
+    assert header(spaced) == header(plain)
+
+
+def test_empty_lines_before_labels_change_nothing_either(tmp_path):
+    lines = ["label\tsentence", "pos\tgood film", "neg\tbad film"]
+    for before in ([], [""], ["", ""]):
+        found = list(open_labelled(SourceConfig(tsv=write(tmp_path / "x.tsv", *before, *lines))))
+        assert found == [LabelledText("good film", "pos"), LabelledText("bad film", "neg")]
+    unknown = write(tmp_path / "y.tsv", "", "review\tsentiment", *REVIEWS)
+    check_one_line(SourceConfig(tsv=unknown), "line 2 looks like a header", labelled=True)
 
 
 def test_messages_about_a_file_that_names_its_delimiter_have_the_numbers_of_its_lines(tmp_path):

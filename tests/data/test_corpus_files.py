@@ -68,6 +68,16 @@ def test_columns_that_may_be_anything_are_refused(form, heads, tmp_path):
         corpus_of_files([tmp_path / f"x.{form}"], None, None)
 
 
+@pytest.mark.parametrize("suffix", ["tsv", "csv"])
+def test_a_table_of_one_column_is_refused(suffix, tmp_path):
+    (tmp_path / f"x.{suffix}").write_text("de\nHallo\nTag\n")
+    for languages in [("de", None), (None, "German"), ("de", "en"), (None, None)]:
+        with pytest.raises(DataError):
+            read(tmp_path / f"x.{suffix}", *languages)
+    with pytest.raises(DataError, match="its only column is de; write the translations in another one"):
+        corpus_of_files([tmp_path / f"x.{suffix}"], "de", None)
+
+
 def test_a_table_without_header_is_read_from_its_first_line(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))

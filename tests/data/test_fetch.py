@@ -71,6 +71,17 @@ def test_nested_translations_are_read(tmp_path):
     assert (tmp_path / "wmt" / "valid.de").read_text() == "eins\n"
 
 
+def test_null_is_an_empty_text(tmp_path):
+    import datasets
+
+    features = datasets.Features({side: datasets.Value("string") for side in ("en", "de")})
+    rows = [{"en": "a", "de": "b"}, {"en": None, "de": "c"}, {"en": "d", "de": None}]
+    saved = save(tmp_path / "saved", dict.fromkeys(("train", "validation", "test"), rows), features)
+    fetch("multi30k", tmp_path / "made", dataset_path=saved)
+    assert (tmp_path / "made" / "train.en").read_text() == "a\n\nd\n"
+    assert (tmp_path / "made" / "train.de").read_text() == "b\nc\n\n"
+
+
 def test_a_corpus_with_one_split_is_cut_by_its_source_sentences(tmp_path):
     rows = [{"english": f"Sentence {n // 2}", "non_english": f"Satz {n}"} for n in range(4000)]
     saved = save(tmp_path / "saved", {"train": rows})

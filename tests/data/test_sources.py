@@ -8,6 +8,7 @@ import pytest
 from support.examples import check_one_line, write, write_jsonl, write_parts
 
 from seq2seq.config.corpora import SourceConfig
+from seq2seq.data import hub
 from seq2seq.data.examples import LabelledText, Pair, Source
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
@@ -238,6 +239,26 @@ def test_null_is_an_empty_side_and_no_label(side, tmp_path):
     path = write_jsonl(tmp_path / "y.jsonl", [{"text": None, "label": "x"}, {"text": "a", "label": None}])
     with pytest.raises(DataError, match="line 2: label: null instead of text"):
         list(open_labelled(SourceConfig(jsonl=path)))
+
+
+def test_a_text_that_is_the_number_0_is_a_text(tmp_path):
+    for label in ("a", {"a": 0.5, "b": 0.5}):
+        path = write_jsonl(tmp_path / "x.jsonl", [{"text": 0, "label": label}])
+        names = {"a": "a", "b": "b"} if isinstance(label, dict) else {}
+        (found,) = open_labelled(SourceConfig(jsonl=path), label_names=names)
+        assert found.text == "0"
+
+
+def test_every_end_of_a_chunk_of_a_dataset_is_a_position(monkeypatch):
+    """Also that of the last, when the rows are a multiple of those of a chunk."""
+    import datasets
+
+    monkeypatch.setattr(hub, "CHUNK_ROWS", 2)
+    for count in range(6):
+        dataset = datasets.Dataset.from_dict({"en": [str(number) for number in range(count)]})
+        whole = list(hub.dataset_chunks(dataset, ["en"], "corpus"))
+        for read, (_, end) in enumerate(whole, start=1):
+            assert list(hub.dataset_chunks(dataset, ["en"], "corpus", end)) == whole[read:]
 
 
 def test_line_feeds_inside_json_text_do_not_make_a_new_line(tmp_path):

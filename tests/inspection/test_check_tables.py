@@ -42,6 +42,25 @@ def test_a_csv_of_pairs(tmp_path, capfd, head):
     assert not {"control", "entity"} & {*corpus["sides"]["source"]["findings"]}
 
 
+def test_a_line_that_is_not_utf8_is_told_of_its_side(tmp_path, capfd):
+    """A U+FFFD that is in the file is another finding, of its own line."""
+    lines = [f"{source}\t{target}".encode() for source, target in PAIRS]
+    lines[4] = "a \ufffd house\tein Haus".encode()
+    lines[7] = b"a good day\tein guter Tag \xff"
+    lines[9] = b"one \xff day\tein Tag \xff"
+    (tmp_path / "a.tsv").write_bytes(b"\n".join(lines) + b"\n")
+    _, out, _ = run(capfd, tmp_path / "a.tsv", "-f", "json")
+    (corpus,) = json.loads(out)["corpora"]
+    found = {
+        side: {name: [line for line, _ in corpus["sides"][side]["findings"].get(name, {"examples": []})["examples"]]
+               for name in ("invalid_utf8", "replacement")}
+        for side in ("source", "target")
+    }  # fmt: skip
+    assert found["source"]["invalid_utf8"] == [10]
+    assert 5 in found["source"]["replacement"]
+    assert found["target"] == {"invalid_utf8": [8, 10], "replacement": []}
+
+
 @pytest.mark.parametrize("head", [("text", "label"), ("Review", "Sentiment"), ("sentence", "class")])
 def test_a_table_of_labelled_texts_is_known_by_its_header(tmp_path, capfd, head):
     code, out, _ = run(capfd, write(tmp_path / "a.csv", *csv_of([head, *REVIEWS[:60]])))

@@ -9,6 +9,7 @@ import pytest
 from support.compared import REFERENCE, spoiled
 from support.many_directions import CONFIG as MANY
 from support.many_directions import write_corpora
+from support.run_folders import make_run
 
 from seq2seq.cli import main
 from seq2seq.cli.compare import _training_counts
@@ -20,7 +21,7 @@ from seq2seq.text.words import character_spans, word_spans
 from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import page
-from seq2seq.workflows.compare.systems import System
+from seq2seq.workflows.compare.systems import System, run_of
 from seq2seq.workflows.compare.views import count_words
 
 HOSTILE = ["<b>bold</b>", "&lt;mark&gt;", "</mark>", "<mark>", '"x"', "<!--", "</dd></dl>"]
@@ -175,3 +176,17 @@ def test_rare_words_are_those_of_the_training_sources_in_the_language_of_the_tes
     sources = lines["train.en"] + lines["train.de"]
     found = _training_counts(models, None, Given("zero", [sources], sources, direction=direction), named)
     assert found == count_words([line for name in read for line in lines[name]], sources)
+
+
+def test_what_a_resume_trains_again_counts_once(tmp_path):
+    """On the axes of hours and of tokens, too."""
+    systems = []
+    for name, steps in (("whole", [10, 20, 30, 40]), ("resumed", [10, 20, 30, 20, 30, 40])):
+        path = make_run(tmp_path / name)
+        speed = {"tokens_per_second": 1e6, "loss": 2.0}
+        records = [{"step": step, "seconds": 1.0 * step, **speed} for step in steps]
+        records += [{"step": 40, "bleu": 30.0, "seconds": 40.0}]
+        (path / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+        systems.append(System(name, REFERENCE, None, run_of(path)))
+    found = compare(systems, Lines("set", [REFERENCE]), ["chrf"], apart=True).curves.points["bleu"]
+    assert found["whole"] == found["resumed"] == [(40, 40 / 3600, 40.0, 30.0)]

@@ -54,6 +54,11 @@ class Recipe:
     noise: NoiseConfig | None = None
     """Perturbations of the pairs."""
 
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The details of translations that the recipe needs."""
+        return () if self.min_confidence is None else ("confidence",)
+
 
 @dataclass(frozen=True)
 class AugmentJob:
@@ -83,8 +88,7 @@ class AugmentJob:
         Raises:
             ModelError: a model cannot be read, or changed since the command started.
         """
-        has_confidence = self.recipe.min_confidence is not None
-        return opened(self.models[group], self.fingerprints[group], self.loading, has_confidence)
+        return opened(self.models[group], self.fingerprints[group], self.loading, bool(self.recipe.details))
 
     def make(self, number: int) -> dict[str, Any]:
         """Write a part, unless it is there, and return its facts.
@@ -112,8 +116,8 @@ class AugmentJob:
         lines = shard.lines()
         reasons = [self._unfit(line, pipeline) for line in lines]
         texts = ["" if why else str(line).strip() for line, why in zip(lines, reasons, strict=True)]
-        recipe, details = self.recipe, () if self.recipe.min_confidence is None else ("confidence",)
-        answers = pipeline.translate(texts, first_line=shard.before, details=details)
+        recipe = self.recipe
+        answers = pipeline.translate(texts, first_line=shard.before, details=recipe.details)
         languages = pipeline.translator.description
         sides = (languages.source_language, languages.target_language) if languages else (None, None)
         for index, (text, answer, why) in enumerate(zip(texts, answers, reasons, strict=True)):
@@ -151,15 +155,16 @@ class AugmentJob:
     def seconds_per_line(self) -> tuple[float, int]:
         """Return the time of a line in seconds, measured over at most `DRY_SECONDS`, and the number of lines."""
         pipeline, shard = self.pipeline(), self.shards[0]
-        references = self.references[0].lines() if self.references else ()
-        texts = [line for line in shard.lines() if not self._unfit(line, pipeline)]
+        lines = shard.lines()
+        references = self.references[0].lines() if self.references else [None] * len(lines)
+        pairs = [pair for pair in zip(lines, references, strict=True) if not self._unfit(pair[0], pipeline)]
         began, done = time.perf_counter(), 0
-        while done < len(texts) and time.perf_counter() - began < DRY_SECONDS:
-            block = texts[done : done + DRY_LINES]
-            answers = pipeline.translate(block)
-            for index, answer in enumerate(answers, start=done):
-                _chosen(pipeline, answer, self.recipe.keep, references[index] if references else None)
-            done += len(block)
+        while done < len(pairs) and time.perf_counter() - began < DRY_SECONDS:
+            texts, expected = zip(*pairs[done : done + DRY_LINES], strict=True)
+            answers = pipeline.translate(texts, details=self.recipe.details)
+            for answer, reference in zip(answers, expected, strict=True):
+                _chosen(pipeline, answer, self.recipe.keep, reference)
+            done += len(texts)
         return (time.perf_counter() - began) / max(done, 1), done
 
 

@@ -50,15 +50,17 @@ def curves(systems: Sequence[System]) -> Curves:
 
 def _points(records: Sequence[Mapping[str, Any]], figure: str) -> list[tuple[float, float, float, float]]:
     """Return the points of a figure; if a step was logged twice, after a resume, the later record counts."""
-    seconds = tokens = 0.0
+    done = [(0.0, 0.0)]  # seconds, and the tokens until then
     found: dict[float, tuple[float, float, float, float]] = {}
     for record in records:
         now, speed, step = (record.get(key) for key in ("seconds", "tokens_per_second", "step"))
         if is_number(now):
-            tokens += max(0.0, now - seconds) * (speed if is_number(speed) else 0.0)
-            seconds = now
+            while len(done) > 1 and done[-1][0] > now:  # what was trained after the checkpoint of a resume
+                done.pop()
+            before, tokens = done[-1]
+            done.append((now, tokens + max(0.0, now - before) * (speed if is_number(speed) else 0.0)))
         if is_number(step) and is_number(value := record.get(figure)):
-            found[step] = step, seconds / 3600, tokens / 1e6, value
+            found[step] = step, done[-1][0] / 3600, done[-1][1] / 1e6, value
     points = [found[step] for step in sorted(found)]
     stride = max(1, math.ceil(len(points) / MOST_POINTS))
     return points[::-1][::stride][::-1]
