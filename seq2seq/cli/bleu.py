@@ -91,7 +91,12 @@ def command(
     -o and the options after it apply only to --model.
     """
     _check_usage(reference, references, models, modelling)
-    _check_form(len(hypotheses) > 1 or len(models) > 1, form)
+    has_several = len(hypotheses) > 1 or len(models) > 1
+    _check_form(has_several, form)
+    if has_several or confidence:
+        from seq2seq.evaluation.significance import seed
+
+        seed()
     scoring: dict[str, Any] = {"lowercase": lowercase} | ({} if tokenize is None else {"tokenize": tokenize})
     if metrics is not None:
         scoring["metrics"] = named_metrics(metrics)

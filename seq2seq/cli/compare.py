@@ -77,6 +77,7 @@ def command(
     share a letter do not differ significantly. Runs that differ only in their seed form one row. A file has a
     translation on each line, or is JSON Lines of s2s translate (.jsonl).
     """
+    from seq2seq.evaluation.significance import seed
     from seq2seq.workflows.compare.comparison import TestLines, compare
     from seq2seq.workflows.compare.page import page
 
@@ -86,6 +87,7 @@ def command(
     scoring: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase}
     wanted = list(DEFAULT_METRICS) if metrics is None else named_metrics(metrics)
     check_scoring(wanted, tokenize)
+    seed()
     models = TranslatingModels.find(folders) if folders else None
     if models is not None:
         defaults = {key: models.scoring[key] for key in ("tokenize", "target_language") if models.scoring.get(key)}

@@ -263,11 +263,9 @@ def named_metrics(text: str) -> list[str]:
 
 def check_scoring(metrics: Sequence[str], tokenize: str | None) -> None:
     """Refuse metrics and tokenizers that cannot be used, and options that no metric uses, before any work."""
-    from seq2seq.evaluation.significance import seed
     from seq2seq.evaluation.text import check_settings
 
     check_settings(metrics, tokenize)
-    seed()
     if "bleu" not in metrics:
         options.only_for("BLEU, which --metrics leaves out", "tokenize")
     if set(metrics) == {"ter"}:

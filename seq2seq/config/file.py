@@ -172,7 +172,7 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
     except YamlProblem:
         value, problems = text, []
     if problems:
-        return [f"--set {key.strip()}: {problem}" for problem in problems]
+        return [f"--set {shown(key.strip())}: {problem}" for problem in problems]
     place: Any = values
     for depth, name in enumerate([*parents, last]):
         within = ".".join(parents[:depth])

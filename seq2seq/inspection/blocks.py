@@ -95,6 +95,8 @@ class CorpusReader:
         """The number of lines of each file; a single number if both sides are in one file."""
         self.invalid: Sequence[list[int]] = []
         """The numbers of the lines of each side that are not UTF-8."""
+        self.elsewhere: Sequence[int] = []
+        """The numbers of the lines that are not UTF-8 in a column that is not read as text."""
         self.failure: str | None = None
         """The error that ended the reading early; None without one."""
 
@@ -151,6 +153,7 @@ class CorpusReader:
                 self.line_counts[0] += len(examples)
         invalid = set(chain.from_iterable(source.invalid))
         self.invalid = [[number for number in side if number in invalid] for side in replaced]
+        self.elsewhere = sorted(invalid.difference(*self.invalid))
 
 
 def shown(text: str) -> str:

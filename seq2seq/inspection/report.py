@@ -82,7 +82,7 @@ def report_on(
     repeated_lines = [_repeats(_joined(side.hashes)) for side in tally.sides]
     contradictions = _contradictions(keys, _joined(tally.sides[0].hashes)) if tally.examples else (0, [])
     repeats = [repeated_pairs, contradictions, *repeated_lines]
-    invalid = [number for lines in reader.invalid for number in lines[:EXAMPLES_KEPT]]
+    invalid = [number for lines in (*reader.invalid, reader.elsewhere) for number in lines[:EXAMPLES_KEPT]]
     texts = reader.examples_at([*(int(numbers[i]) for _, indices in repeats for i in indices), *around, *invalid])
 
     def finding(count: int, indices: Sequence[int]) -> Finding:
@@ -92,10 +92,11 @@ def report_on(
     sides = {}
     for index, (name, side) in enumerate(zip(names, tally.sides, strict=False)):
         findings = dict(side.findings) | {"repeated": finding(*repeated_lines[index])}
-        if index < len(reader.invalid) and (lines := reader.invalid[index]):
+        if lines := reader.invalid[index] if index < len(reader.invalid) else []:
             # each of these lines was decoded with U+FFFD
             others = findings.pop("replacement", Finding())
             findings["replacement"] = Finding(others.count - len(lines), others.examples)
+        if lines := [*lines, *(reader.elsewhere if index == 0 else ())]:
             shown = [(n, texts[n][index : index + 1]) for n in lines[:EXAMPLES_KEPT] if n in texts]
             findings["invalid_utf8"] = Finding(len(lines), shown)
         sides[name] = _side_report(side, findings, tally.examples, train.sides[index] if train else None)

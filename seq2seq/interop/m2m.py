@@ -16,7 +16,7 @@ from seq2seq.interop.foreign_weights import open_weights
 from seq2seq.interop.m2m_settings import LANGUAGE_CODES, M2M, MBART, TOKENIZERS, TokenizerKind
 from seq2seq.interop.m2m_weights import fill
 from seq2seq.interop.marian import CONFIG, GENERATION, MOST_TENSORS_NAMED, TOKENIZER, filled_vocabulary
-from seq2seq.interop.marian_settings import read_model_config, read_search_config, special_ids
+from seq2seq.interop.marian_settings import own_search, read_model_config, read_search_config, special_ids
 from seq2seq.interop.marian_weights import BIAS
 from seq2seq.interop.model_licence import read_licence
 from seq2seq.model.transformer import Transformer
@@ -192,14 +192,18 @@ def _added_pieces(folder: Path, named: Mapping[str, Any]) -> dict[str, int]:
 def _without_tag(
     generation: Mapping[str, Any], tokenizers: MultilingualTokenizerPair | None, problems: list[str]
 ) -> Mapping[str, Any]:
-    """Return the settings of generation without the forced tag, which the direction of a translation decides, and which
-    transformers counts as generated."""
-    forced, counted = generation.get("forced_bos_token_id"), 0
-    if tokenizers is not None:
-        target = tokenizers.target
-        counted = int(target.tagging.target == "second")
-        if forced is not None and forced not in [target.vocabulary[piece] for piece in target.tags.values()]:
-            problems.append(f"forced_bos_token_id: {shown(forced)} is not the tag of a language")
-    lengths = {key: value for key in ("min_length", "min_new_tokens") if type(value := generation.get(key)) is int}
+    """Return the settings of generation without the forced tag, which the direction of a translation decides.
+
+    Minimum lengths are one lower, because transformers counts the forced tag.
+    """
+    forced = generation.get("forced_bos_token_id")
     others = {key: value for key, value in generation.items() if key != "forced_bos_token_id"}
-    return {**others, **{key: max(0, value - counted) for key, value in lengths.items()}}
+    if tokenizers is None:
+        return others
+    target = tokenizers.target
+    if forced is not None and forced not in [target.vocabulary[piece] for piece in target.tags.values()]:
+        problems.append(f"forced_bos_token_id: {shown(forced)} is not the tag of a language")
+    if target.tagging.target == "first" or own_search(others) is not None:  # exports of earlier versions
+        return others
+    lengths = {key: value for key in ("min_length", "min_new_tokens") if type(value := others.get(key)) is int}
+    return {**others, **{key: max(0, value - 1) for key, value in lengths.items()}}

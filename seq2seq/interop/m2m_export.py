@@ -76,7 +76,7 @@ def write_m2m(
         raise ModelError(f"an M2M-100 folder cannot hold this model: {'; '.join(obstacles)}")
     assert isinstance(tokenizers, MultilingualTokenizerPair)
     reader = tokenizers.source
-    text, tags = [*FIRST, *reader.text_pieces()], _tags(reader)
+    text, tags = [*FIRST, *reader.generated_pieces()], _tags(reader)
     rows = _rows(reader, text, tags)
     ids = SpecialIds(pad=text.index(PAD), eos=text.index(EOS), start=text.index(EOS))
     values = model_values(config, len(rows), len(rows), ids)

@@ -152,7 +152,7 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
         ids: the special ids of the target.
         problems: list to which problems are appended.
     """
-    if (own := _own_search(given)) is not None:
+    if (own := own_search(given)) is not None:
         return own
     before = len(problems)
     problems += _other_than(NEUTRAL, {key: value for key, value in given.items() if value not in ([], {})})
@@ -251,7 +251,7 @@ def _id_values(ids: SpecialIds) -> dict[str, int]:
     }
 
 
-def _own_search(given: Mapping[str, Any]) -> SearchConfig | None:
+def own_search(given: Mapping[str, Any]) -> SearchConfig | None:
     """Return the search settings that an export of this toolkit stored, unless the settings next to them were
     changed."""
     stored = given.get(OWN_SEARCH)

@@ -94,7 +94,10 @@ def _read_html(text: str, builder: Builder) -> None:
 
 
 def escape(text: str, in_table: bool = False, in_heading: bool = False) -> str:
-    """Return plain text with escapes, so that it contains no markup; the heading is one that begins with `#`."""
+    """Return plain text with escapes, so that it contains no markup.
+
+    `in_heading` means a heading that begins with `#`; a `#` at its end is escaped.
+    """
     escaped = _SPECIAL.sub(lambda match: "\\" + match.group(), text)
     if in_heading:
         escaped = _HEADING_ENDS.sub(r"\\\g<0>", escaped)

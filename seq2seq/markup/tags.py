@@ -68,7 +68,7 @@ class Lexeme:
     """literal: text without escapes, as in a CDATA section."""
     raw: str
     name: str = ""
-    """Name of a tag, in lower case in HTML."""
+    """Name of a tag, in lower case in HTML; of a literal, `xml.KEEPS_LINES` or empty."""
 
 
 def escape_text(text: str) -> str:

@@ -49,7 +49,7 @@ class Marked:
     `unchanged` if its segment was not changed, because the translation of the segment is empty; `verbatim` if it was
     copied because it cannot be translated; and flags that `translate` returned."""
     terms: tuple[str, ...] = ()
-    """The status of each term of a glossary; attempts that were not used do not count."""
+    """The status of each term of a glossary; translations that were not used do not count."""
 
 
 def translate_documents(
@@ -72,7 +72,7 @@ def translate_documents(
     documents = [FORMATS[form](text) for text in texts]
     segments = [segment for document in documents for segment in document.segments]
     answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable)
-    outputs = iter([(*_rendered(segment, *own), own[0].terms) for segment, own in zip(segments, answers, strict=True)])
+    outputs = iter([_rendered(segment, *answer) for segment, answer in zip(segments, answers, strict=True)])
     joined = [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
     if form in ("markdown", "plain") or languages is None:
         return joined
@@ -80,17 +80,20 @@ def translate_documents(
     return [replace(marked, text=relabelled(read(marked.text), form == "html", *languages)) for marked in joined]
 
 
-def _rendered(
-    segment: Segment, answer: Answer, sentences: Sequence[frozenset[str]]
-) -> tuple[Template | None, list[frozenset[str]]]:
-    """Return the output for a segment, and the flags of its sentences; those of its rendering apply to all of them."""
+_Rendered = tuple[Template | None, list[frozenset[str]], tuple[str, ...]]
+
+
+def _rendered(segment: Segment, answer: Answer, sentences: Sequence[frozenset[str]]) -> _Rendered:
+    """Return the output for a segment, the flags of its sentences, and the terms of the output.
+
+    The flags of the rendering apply to all sentences.
+    """
     output, flags = written(segment, answer)
-    return output, [sentence | flags for sentence in sentences]
+    is_used = output is not None or answer.text == segment.text
+    return output, [sentence | flags for sentence in sentences], answer.terms if is_used else ()
 
 
-def _joined(
-    document: Document, outputs: Sequence[tuple[Template | None, list[frozenset[str]], tuple[str, ...]]]
-) -> Marked:
+def _joined(document: Document, outputs: Sequence[_Rendered]) -> Marked:
     text = join_document(document, [output for output, *_ in outputs])
     sentences = chain.from_iterable(sentences for _, sentences, _ in outputs)
     terms = chain.from_iterable(terms for *_, terms in outputs)

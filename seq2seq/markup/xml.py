@@ -29,6 +29,7 @@ _HAS_PROLOG = re.compile(r"\ufeff?(?>\s*+(?:<!--.*?-->|<\?(?!xml\s).*?\?>))*+\s*
 # Elements of XLIFF, TMX and Qt's TS, whose sources must not be replaced by translations.
 _BILINGUAL = {"xliff", "trans-unit", "tmx", "tuv", "TS"}
 _CDATA_BEGIN, _CDATA_END = "<![CDATA[", "]]>"
+KEEPS_LINES = "preserve"  # the name of the lexeme of a section in which line ends are content
 _OTHER = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML does not have
 _HAS_TAGS = re.compile(r"</?[A-Za-z]|&#?\w+;")
 
@@ -55,7 +56,7 @@ def segments(text: str) -> Document:
         waiting = []
         end = closing.get(index, index) if copied(found[index], is_html=False) else index
         if found[index].kind == "literal":
-            _insert_cdata(builder, found[index].raw)
+            _insert_cdata(builder, found[index])
         else:
             builder.cut(tuple(lexeme.raw for lexeme in found[index : end + 1]))
         index = end + 1
@@ -85,12 +86,17 @@ def _lexemes(text: str) -> Iterator[Lexeme]:
             keeps_lines.append(keeps_lines[-1] if said is None else said == "preserve")
         elif kind == "close" and len(keeps_lines) > 1:
             keeps_lines.pop()
+        elif kind == "literal" and keeps_lines[-1]:
+            name = KEEPS_LINES
         yield Lexeme(kind, raw, name)
 
 
 def _of_text(raw: str, keeps_lines: bool) -> Iterator[Lexeme]:
-    """Yield a text, and like <br/> the line ends in it that are content: references, and with `xml:space="preserve"`
-    all others."""
+    """Yield the lexemes of a text.
+
+    Line ends that are content become empty elements `br`: character references, and all others where
+    `xml:space="preserve"`.
+    """
     position = 0
     for match in (_KEPT_LINE_END if keeps_lines else _LINE_END).finditer(raw):
         if position < match.start():
@@ -123,16 +129,20 @@ def _inside_text(lexemes: Sequence[Lexeme]) -> list[bool]:
     return inside
 
 
-def _insert_cdata(builder: Builder, raw: str) -> None:
+def _insert_cdata(builder: Builder, section: Lexeme) -> None:
     """Add a CDATA section that is all the text of its element; it may contain HTML, as in feeds."""
-    inner = raw[len(_CDATA_BEGIN) : -len(_CDATA_END)]
+    inner = section.raw[len(_CDATA_BEGIN) : -len(_CDATA_END)]
     builder.cut((_CDATA_BEGIN,))
     if _HAS_TAGS.search(inner):
         html.read(builder, inner)
         builder.cut((_CDATA_END,))
-    else:
-        builder.add(text_item(inner))
-        builder.cut((_CDATA_END,), _as_cdata)
+        return
+    for part in re.split(r"(\r\n?|\n)", inner) if section.name == KEEPS_LINES else [inner]:
+        if part.strip(SPACE):
+            builder.add(text_item(part))
+        else:
+            builder.cut((part,), _as_cdata)
+    builder.cut((_CDATA_END,), _as_cdata)
 
 
 def _as_text(text: str) -> str:

@@ -105,8 +105,10 @@ class Rules:
 
 
 def _among(log_probs: Tensor, total: Tensor) -> Tensor:
-    """Return log-probabilities (..., N) of forbidden ids among these ids and the allowed ones, whose sum is `total`
-    (..., 1), the logarithm of a probability."""
+    """Return the log-probabilities (..., N) of forbidden ids, renormalized over these ids and all allowed ones.
+
+    `total` (..., 1) is the logarithm of the sum of the probabilities of the allowed ids.
+    """
     whole = torch.logaddexp(log_probs.logsumexp(-1, keepdim=True), total)
     return log_probs - whole.nan_to_num(neginf=0.0)
 

@@ -59,7 +59,7 @@ class Extended:
 
     tokenizers: TokenizerPair
     pieces: tuple[AddedPiece, ...]
-    """Without characters that only the tokenizer of the other side had; they keep their rows."""
+    """The pieces that are new to the vocabulary. Characters that the other side has are not; they keep their rows."""
     counts: Mapping[str, int]
     """How often each piece occurs in the texts of the target."""
     unknown: int

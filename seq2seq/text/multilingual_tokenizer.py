@@ -146,6 +146,10 @@ class MultilingualTokenizer(MarianTokenizer):
         silent = {*self.pieces(self.silent_ids)}
         return [piece for piece in super().text_pieces() if piece not in silent]
 
+    def generated_pieces(self) -> list[str]:
+        """Return the pieces that translations consist of, those for bytes included, in the order of their ids."""
+        return [piece for id_, piece in enumerate(self._pieces) if id_ not in self.silent_ids]
+
     def _split_language(self, text: str) -> tuple[str | None, str]:
         return self.tag if self.tagging.source == "first" else None, text
 

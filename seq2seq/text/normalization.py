@@ -202,7 +202,7 @@ class ReadingTokenizer(ABC):
     def text_pieces(self) -> Iterable[str]:
         """Return the pieces of the vocabulary that texts are spelled with, without those for bytes and for control.
 
-        If both sides share a vocabulary but not the .spm file, these are the pieces of its own file.
+        If both sides share a vocabulary but not the .spm file, these are the pieces of the file of this tokenizer.
         """
 
     @abstractmethod

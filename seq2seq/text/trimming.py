@@ -15,6 +15,7 @@ LEAST_KNOWN = 0.5
 LEAST_OF_BEST = 0.9
 # Nor does one that needs so many times the pieces of another one.
 MOST_PIECES = 1.25
+COMPARED_LINES = 1_000
 
 
 def necessary(
@@ -55,8 +56,12 @@ def known_share(tokenizer: Tokenizer, lines: Iterable[str]) -> float:
 def may_read(readers: Sequence[Tokenizer], lines: Sequence[str]) -> list[bool]:
     """Return for the tokenizer of each side whether a text may be of this side.
 
-    The number of pieces tells only tokenizers apart that know the text: unknown characters in a row are one piece.
+    The number of pieces can only tell apart tokenizers that know the text: unknown characters in a row are one piece.
+    Only the first `COMPARED_LINES` lines are read.
     """
+    if len(readers) == 1:
+        return [True]
+    lines = lines[:COMPARED_LINES]
     shares = [known_share(reader, lines) for reader in readers]
     least = LEAST_OF_BEST * max(shares) if max(shares) >= LEAST_KNOWN else 0.0
     lengths = [sum(map(len, reader.split_all(lines))) for reader in readers]

@@ -114,9 +114,11 @@ def export_m2m(model: Path, output: Path) -> Path:
         text = f"{front}\n# M2M-100 model\n\nLoad it with `AutoTokenizer` and `M2M100ForConditionalGeneration`.\n"
         (folder / CARD).write_text(text, encoding="utf-8")
         written, read, back = read_m2m(folder)
-        ids = torch.tensor([read.source.vocabulary[piece] for piece in tokenizers.source.text_pieces()])
-        own = torch.tensor([tokenizers.source.vocabulary[piece] for piece in tokenizers.source.text_pieces()])
-        is_same = torch.equal(back.output.weight[ids], loaded.model.output.weight[own])
+        sides = (tokenizers.source, loaded.model), (read.source, back)
+        pieces = tokenizers.source.generated_pieces()
+        ids = [[tokenizer.vocabulary.get(piece, -1) for piece in pieces] for tokenizer, _ in sides]
+        rows = [model.output.weight[of_pieces] for of_pieces, (_, model) in zip(ids, sides, strict=True)]
+        is_same = -1 not in ids[1] and torch.equal(*rows)
         if written.search != description.search or written.license != description.license or not is_same:
             raise RunError(
                 f"{output}: weights, licence or search settings changed when they were read back; the export is not "

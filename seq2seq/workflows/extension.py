@@ -88,8 +88,8 @@ def extend(
 
     Args:
         model: a translation model, as of `load_model`.
-        corpora: texts; with two tokenizers, a corpus counts for the side whose tokenizer knows its characters, or for
-            both (`text.trimming.may_read`).
+        corpora: texts; with two tokenizers, a corpus counts for the side whose tokenizer knows its characters and
+            spells it in fewer pieces, or for both (`text.trimming.may_read`).
         output: a new or empty folder.
         pieces: the largest number of learned pieces of each tokenizer.
         side: with two tokenizers, the only one to extend.

@@ -113,7 +113,7 @@ def trim(
     Args:
         model: a translation model, as of `load_model`.
         corpora: text of the source, first, and of the target. With two tokenizers, a corpus counts for the side whose
-            tokenizer knows its characters, or for both (`text.trimming.may_read`).
+            tokenizer knows its characters and spells it in fewer pieces, or for both (`text.trimming.may_read`).
         output: a new or empty folder.
         languages: languages whose tags are kept; required for a model that needs a direction, the source first.
         frequent: the number of the most frequent pieces of each tokenizer that are kept too.

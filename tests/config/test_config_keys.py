@@ -29,7 +29,7 @@ def test_entries_of_lists_are_set_by_index(folder):
 
 
 def test_a_key_is_given_once_in_a_value_too(folder):
-    assert "--set training: max_steps: given twice" in problems(folder, LIST, "training={max_steps: 5, max_steps: 9}")
+    assert "--set 'training': max_steps: given twice" in problems(folder, LIST, "training={max_steps: 5, max_steps: 9}")
 
 
 def test_every_key_that_an_error_names_can_be_set(folder):

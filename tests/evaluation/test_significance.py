@@ -150,6 +150,8 @@ def test_a_seed_that_is_none_is_refused_before_any_work(command, value, tmp_path
     assert main(typed) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("s2s: SACREBLEU_SEED=")
+    assert main(["bleu", reference, one]) == 0, "one system is not resampled"
+    assert main(["bleu", reference, one, "--confidence"]) == 2
     for seed in ("7", "none", "NONE", "0"):
         monkeypatch.setenv("SACREBLEU_SEED", seed)
         assert main(typed) == 0

@@ -59,6 +59,13 @@ def test_a_line_that_is_not_utf8_is_told_of_its_side(tmp_path, capfd):
     assert found["source"]["invalid_utf8"] == [10]
     assert 5 in found["source"]["replacement"]
     assert found["target"] == {"invalid_utf8": [8, 10], "replacement": []}
+    (tmp_path / "b.jsonl").write_bytes(
+        b'{"source": "a day", "target": "ein Tag", "id": "\xff"}\n{"source": "a", "target": "b", "id": ""}\n'
+    )
+    _, out, _ = run(capfd, tmp_path / "b.jsonl", "-f", "json")
+    source = json.loads(out)["corpora"][0]["sides"]["source"]["findings"]
+    assert source["invalid_utf8"]["count"] == 1, "also in a column that is not read"
+    assert "replacement" not in source
 
 
 @pytest.mark.parametrize("head", [("text", "label"), ("Review", "Sentiment"), ("sentence", "class")])

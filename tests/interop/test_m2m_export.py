@@ -10,11 +10,13 @@ from support.our_models import make_ours
 from support.vocabulary_models import hypotheses
 
 from seq2seq.cli import main
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.files import read_object
 from seq2seq.interop.marian_settings import OWN_SEARCH
 from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.text.direction import Direction
+from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.workflows.convert import export_m2m
 
 transformers = pytest.importorskip("transformers")
@@ -55,6 +57,22 @@ def test_a_minimum_length_comes_back_from_the_settings_of_transformers(folders, 
         assert (values["min_length"], load_model(exported).description.search) == (written, search)
         stored.write_text(json.dumps({key: value for key, value in values.items() if key != OWN_SEARCH}))
         assert load_model(exported).description.search.min_length == length
+        # exports of earlier versions
+        stored.write_text(json.dumps({**values, "min_length": length + 1 if length else 0}))
+        assert load_model(exported).description.search == search
+
+
+def test_pieces_for_bytes_are_exported(folders, tmp_path):
+    """A tokenizer of ours spells unknown characters with them."""
+    trained = Tokenizer.train([*SOURCE, *TARGET] * 5, TokenizerConfig(vocab_size=380), 1)
+    (tmp_path / "own.spm").write_bytes(trained.model_bytes)
+    new, exported = str(tmp_path / "new"), str(tmp_path / "exported")
+    assert main(["vocabulary", "transplant", str(folders / "theirs"), str(tmp_path / "own.spm"), "-o", new]) == 0
+    assert main(["convert", new, "--to", "m2m100", "-o", exported]) == 0
+    pairs = [load_model(folder).tokenizers.directed(Direction(*PAIR)) for folder in (new, exported)]
+    pieces = [pair.source.pieces(pair.source.read("the ねこ")) for pair in pairs]
+    assert pieces[0] == pieces[1]
+    assert sum(piece.startswith("<0x") for piece in pieces[0]) == len("ねこ".encode())
 
 
 @pytest.mark.slow

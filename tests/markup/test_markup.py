@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -221,6 +222,9 @@ REAL = {
         ("<r>one&#10;two&#xD;&#xA;Three</r>", "<r>ONE&#10;TWO&#xD;&#xA;THREE</r>"),
         ("<r>one\n  two <b xml:space='preserve'>Three\nFour</b> five\n six</r>",
          "<r>ONE TWO <b xml:space='preserve'>THREE\nFOUR</b> FIVE SIX</r>"),
+        ("<r xml:space='preserve'><![CDATA[one\n Two\r\n\nthree]]></r>",
+         "<r xml:space='preserve'><![CDATA[ONE\n TWO\r\n\nTHREE]]></r>"),
+        ("<r><![CDATA[one\n two]]></r>", "<r><![CDATA[ONE TWO]]></r>"),
         ("<r xml:space=\"preserve\"> one\r\nTwo <b xml:space='default'>three\n Four</b>\n Five\n</r>",
          "<r xml:space=\"preserve\"> ONE\r\nTWO <b xml:space='default'>THREE FOUR</b>\n FIVE\n</r>"),
     ],
@@ -339,3 +343,9 @@ def test_a_language_is_marked_by_its_tag_whatever_the_model_calls_it(target, tag
     parser.handle_starttag = lambda name, attributes: read.append(dict(attributes))
     parser.feed(found)
     assert read == [{"lang": tag, "class": "b"}] * 2
+
+
+@pytest.mark.parametrize(("said", "terms"), [("EINS", ("kept",)), ("one", ("kept",)), ("", ())])
+def test_terms_count_where_the_translation_is_used(said, terms):
+    (marked,) = translate_documents(["<p>one</p>"], "html", lambda _: [replace(answered(said), terms=("kept",))])
+    assert marked.terms == terms
