@@ -103,7 +103,9 @@ def figures(entrants: Sequence[Entrant], peaks: Sequence[float] = ()) -> Iterato
         rates = dict(entrant.rates)
         flops = rates.pop("flops_per_second") if peaks else []
         ratios = {
-            f"{name}_ratio": None if entrant is first else spread(list(map(truediv, first.rates[name], values)))
+            f"{name}_ratio": spread(list(map(truediv, first.rates[name], values)))
+            if entrant is not first and all(values)
+            else None
             for name, values in rates.items()
         }
         if peaks:

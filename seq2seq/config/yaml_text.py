@@ -4,6 +4,7 @@
 run code, and aliases that contain themselves or multiply are refused before any value is built.
 """
 
+import json
 import re
 from typing import Any
 
@@ -15,6 +16,7 @@ from ruamel.yaml.reader import ReaderError
 
 MOST_LEVELS, MOST_VALUES, MOST_DIGITS = 30, 100_000, 400
 INT = "tag:yaml.org,2002:int"
+_SURROGATES = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
 COLON_WITHOUT_SPACE = re.compile(r"\s*(?:- +)?[A-Za-z_]\w*:[^\s:]")
 
 
@@ -50,6 +52,14 @@ def read_yaml(text: str) -> tuple[Any, list[str]]:
         raise
     except Exception as error:  # the parser has no common error for values that do not fit their tags
         raise YamlProblem(f"not valid YAML: {_in_words(error, text)}") from error
+
+
+def as_yaml(value: Any) -> str:
+    """Return a value of JSON on one line, as `read_yaml` reads it; other values become text.
+
+    JSON writes a character above U+FFFF as two escapes, which YAML does not join, so it is written unescaped.
+    """
+    return _SURROGATES.sub(lambda match: json.loads(f'"{match.group()}"'), json.dumps(value, default=str))
 
 
 class _Nodes:

@@ -14,7 +14,7 @@ MOST = 0.9
 _ADDRESS = re.compile(
     r"(?:[a-z][a-z\d+.-]*://|www\.|mailto:)\S+|[\w.+-]+@[\w-]+\.\S+|/?(?:[\w.-]+/)+[\w.-]*", re.IGNORECASE
 )
-_NUMBER = re.compile(r"[-+]?[\d.,:/%\s-]*\d[\d.,:/%\s-]*(?:[eE][-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
+_NUMBER = re.compile(r"(?=[.,:/%\s+-]*\d)[-+]?[\d.,:/%\s-]++(?:[eE][-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[\w])[\w.:#/-]+")
 
 

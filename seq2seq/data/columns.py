@@ -13,6 +13,7 @@ from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.errors import DataError, did_you_mean, kind_of, shown, some_of
 from seq2seq.languages import LANGUAGE_NAMES, known_language
 from seq2seq.lines import as_one_line
+from seq2seq.text.direction import languages_named
 
 TEXT_COLUMNS = ("sentence", "text")
 LABEL_COLUMN, PROBABILITIES = "label", "probabilities"
@@ -72,7 +73,7 @@ class Columns:
         """Return the names of both columns among `present`.
 
         Raises:
-            DataError: one is missing.
+            DataError: one is missing, or several columns are variants of its language.
         """
         chosen = []
         for key, given, defaults in zip(self.keys, self.given, self.defaults, strict=True):
@@ -82,7 +83,10 @@ class Columns:
             wanted = (given,) if given is not None else defaults
             found = [name for name in wanted if name in present]
             if not found and given is None:
-                found = [head for head in present if any(is_called(head, name) for name in defaults)]
+                found = [head for name in defaults for head in heads_of(name, present)]
+            if len(found) > 1 and self.kind is Pair:
+                problem = f"several columns mean {listed(wanted)}: {listed(found)}"
+                raise DataError(f"{origin}: {problem}; name one in the config ({key})")
             if not found:
                 hint = did_you_mean(wanted[0], present) or f"; name the column in the config ({key})"
                 raise DataError(f"{origin}: no column {listed(wanted, ' or ')}; it has {listed(present)}{hint}")
@@ -157,6 +161,12 @@ def is_called(head: str, name: str) -> bool:
     return bool(head) and (head == name or (language is not None and language == known_language(name)))
 
 
+def heads_of(name: str, present: Sequence[str]) -> list[str]:
+    """Return the headers that mean `name`; of variants of a language, those that `languages_named` chooses."""
+    found = [head for head in present if is_called(head, name)]
+    return languages_named(name, found) if known_language(name) else found
+
+
 def looks_like_header(fields: Sequence[str]) -> bool:
     """Whether these fields are column names rather than text: two names of languages, or words such as `source`."""
     words = [field.strip().casefold() for field in fields]
@@ -178,7 +188,7 @@ def both_sides(languages: Sequence[str | None], present: Sequence[str]) -> tuple
     If one of `languages` is missing, its side has the only other name. If both are, `present` must have two names. The
     result is None if a side has no name, or several.
     """
-    found = [[head for head in present if name and is_called(head, name)] for name in languages]
+    found = [heads_of(name, present) if name else [] for name in languages]
     for side, other in enumerate(reversed(languages)):
         if not languages[side]:
             found[side] = [head for head in present if not other or not is_called(head, other)]

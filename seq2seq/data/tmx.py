@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 from xml.parsers import expat
 
-from seq2seq.data.columns import both_sides
+from seq2seq.data.columns import both_sides, heads_of
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.data.file_facts import check_unchanged, combined_fingerprint, file_facts
 from seq2seq.errors import DataError, shown, some_of
@@ -101,16 +101,19 @@ class TmxFile(Source):
     def _pair(self, unit: Unit) -> tuple[str, str] | None:
         texts: list[str] = []
         for wanted in self._languages:
-            exact = [text for language, text in unit if language.casefold() == wanted.casefold()]
-            alike = [] if _same(*self._languages) else [text for language, text in unit if _same(language, wanted)]
-            if not (found := exact or alike):
+            found = heads_of(wanted, [language for language, _ in unit])
+            if not found or (_same(*self._languages) and _plain(found[0]) != _plain(wanted)):
                 return None
-            texts.append(found[0])
+            texts.append(next(text for language, text in unit if language == found[0]))
         return texts[0], texts[1]
 
 
 def _examples(rows: list[tuple[str, str] | None], first: int) -> list[Example | None]:
     return [row and Pair(*row) for row in rows]
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("_", "-")
 
 
 def _same(name: str, other: str) -> bool:

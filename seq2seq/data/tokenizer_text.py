@@ -73,6 +73,8 @@ class TokenizerText:
         """The small tokenizer of each side; empty if the short examples do not suffice to train it."""
         first = chain.from_iterable(islice(source, EXAMPLES) for source in self._sources)
         texts = [example.texts for example in first if self._rules.rejects_text(example) is None]
+        if not texts:
+            return []
         longest = [max(map(len, sides)) for sides in texts]
         most = max(self._filters.max_length, SHORT * median(longest))
         sides = list(zip(*(sides for sides, length in zip(texts, longest, strict=True) if length <= most), strict=True))

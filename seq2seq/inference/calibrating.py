@@ -120,8 +120,9 @@ def _best_heads(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> Calibrati
         (matrix, list(_positions(source.words, target.words, anchors)))
         for (source, target, matrix, _), anchors in zip(aligner.word_matrices(pairs), _anchors(pairs), strict=True)
     ]
+    anchored = [pair for pair in anchored if pair[1]]
     count = sum(len(anchors) for _, anchors in anchored)
-    if count < LEAST_ANCHORS:
+    if count < LEAST_ANCHORS or len(anchored) < 2:
         return Calibration(anchors=count)
     halves = anchored[::2], anchored[1::2]
     hits = sum(_hits(other, *_fitted(half)) for half, other in (halves, halves[::-1]))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.config import file as config_file
 from seq2seq.config.schema import Config
+from seq2seq.config.yaml_text import as_yaml
 from seq2seq.errors import UserError
 from seq2seq.files import shipped_folder
 
@@ -64,7 +65,7 @@ def train(
         RunError: training itself failed; the message names the last good checkpoint.
     """
     values = dict(changes or {}) | {f"training.{key}": value for key, value in training.items()}
-    overrides = [f"{key}={json.dumps(value, default=str)}" for key, value in values.items()]
+    overrides = [f"{key}={as_yaml(value)}" for key, value in values.items()]
     settings, folder = resolve(config, overrides, run_dir)
     from seq2seq.tasks import run
 

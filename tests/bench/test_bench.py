@@ -142,6 +142,12 @@ def test_the_ratio_is_that_of_adjacent_rounds():
     assert theirs["matmul_share"]["rounds"] == [0.5, 0.025, 0.4]
 
 
+def test_a_round_without_a_rate_has_no_ratio():
+    first, other = figures([Entrant(name, "work", dict, {}, {"rate": rates}) for name, rates in
+                            (("first", [1.0, 0.0]), ("other", [0.0, 2.0]))])  # fmt: skip
+    assert first["rate_ratio"] is other["rate_ratio"] is None
+
+
 def test_memory_that_was_held_for_a_moment_is_seen():
     with peak_memory(CPU.device) as peak:
         torch.ones(2**24).sum()

@@ -19,6 +19,7 @@ from seq2seq.config import file as config_file
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.schema import Config
 from seq2seq.config.values import Section
+from seq2seq.config.yaml_text import as_yaml, read_yaml
 from seq2seq.errors import ConfigError
 
 LONGEST_LINE = 700
@@ -199,3 +200,9 @@ def test_whole_numbers_may_be_written_as_floats(here):
     assert (config.training.max_steps, config.model.d_ff) == (10_000, 512)
     assert type(config.training.max_steps) is int
     assert math.isclose(config_file.parse(BASE, "c.yaml", here, ["training.learning_rate=1"]).training.learning_rate, 1)
+
+
+@pytest.mark.parametrize("text", ["😀/a", "é\u2028\x85\ufeff", "\\ud83d\\ude00", "a\\😀\"'", "\ud83d", "日本"])
+def test_a_value_is_read_as_it_was_written(text):
+    for value in (text, [text], {"key": text}):
+        assert read_yaml(as_yaml(value))[0] == value

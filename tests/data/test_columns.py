@@ -8,6 +8,7 @@ import pytest
 from support.examples import check_one_line, write, write_jsonl
 
 from seq2seq.config.corpora import SourceConfig
+from seq2seq.data.column_kinds import kind_of_column
 from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.tables import header
@@ -215,3 +216,10 @@ def test_no_first_line_of_the_real_corpora_is_taken_for_a_header(real_data, tmp_
         bare = list(read_lines(path))[1:3001]
         for first in range(0, 500, 10):
             open_labelled(SourceConfig(tsv=write(tmp_path / "x.tsv", *bare[first:])))
+
+
+def test_the_kind_of_a_column_of_long_numbers_is_found_in_linear_time():
+    fields = ["1" * 100_000 + end for end in ("a", "", ".5", "e")]
+    assert kind_of_column(fields) == "identifiers"
+    assert kind_of_column(["1", "-2.5", "3e-4", "+1", "12:30", "50 %", "1,000", "inf"]) == "numbers"
+    assert kind_of_column(["-", "e5", "--", "."]) != "numbers"

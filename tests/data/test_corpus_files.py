@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.corpus_files import corpus_of_files
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError
@@ -66,6 +67,36 @@ def test_columns_that_may_be_anything_are_refused(form, heads, tmp_path):
     (tmp_path / "x.jsonl").write_text(json.dumps(dict.fromkeys(heads, "A man.")) + "\n")
     with pytest.raises(DataError, match=r"its columns are .*; name the languages of source and target, or rename two"):
         corpus_of_files([tmp_path / f"x.{form}"], None, None)
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+@pytest.mark.parametrize(
+    ("heads", "wanted", "found"),
+    [
+        (("en", "sr_Latn", "sr_Cyrl"), "srp_Cyrl", "sr_Cyrl"),
+        (("en", "sr_Latn", "sr_Cyrl"), "srp_Latn", "sr_Latn"),
+        (("en", "zh-CN", "zh-TW"), "zh_TW", "zh-TW"),
+        (("en", "zh-Hans", "zh-Hant"), "zho_Hant", "zh-Hant"),
+        (("en", "pt-PT"), "pt_BR", "pt-PT"),
+    ],
+)
+def test_a_variant_of_a_language_has_its_own_column(form, heads, wanted, found, tmp_path):
+    if form == "tsv":
+        (tmp_path / "x.tsv").write_text("\t".join(heads) + "\n" + "\t".join(heads) + " text\n")
+    else:
+        (tmp_path / "x.jsonl").write_text(json.dumps({head: head for head in heads}) + "\n")
+    source = open_pairs(SourceConfig(**{form: tmp_path / f"x.{form}"}), "en", wanted)
+    assert [pair.target.removesuffix(" text") for pair in source] == [found]
+    assert [target.removesuffix(" text") for _, target in read(tmp_path / f"x.{form}", "en", wanted)] == [found]
+
+
+@pytest.mark.parametrize(("heads", "words"), [
+    (("en", "zh-Hans", "zh-Hant"), "several columns mean 'zh': 'zh-Hans', 'zh-Hant'; name one in the config"),
+])  # fmt: skip
+def test_variants_that_a_language_does_not_tell_apart_are_named(heads, words, tmp_path):
+    (tmp_path / "x.tsv").write_text("\t".join(heads) + "\na\tb\tc\n")
+    with pytest.raises(DataError, match=words):
+        open_pairs(SourceConfig(tsv=tmp_path / "x.tsv"), "en", "zh")
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv"])

@@ -118,6 +118,10 @@ def test_spelling_decides_between_two_of_one_language(tmp_path):
     path = write(tmp_path / "x.tmx", {"pt-PT": "a", "pt-BR": "b", "en": "c"}, {"pt-PT": "d", "en": "e"})
     assert pairs(path, "pt-BR", "en") == [Pair("b", "c"), Pair("d", "e")]
     assert pairs(path, "pt-PT", "pt-BR") == [Pair("a", "b")]
+    assert pairs(path, "pt_BR", "en") == [Pair("b", "c"), Pair("d", "e")]
+    assert pairs(path, "pt_PT", "pt_BR") == [Pair("a", "b")]
+    path = write(tmp_path / "y.tmx", {"zh-Hans": "a", "zh-Hant": "b", "en": "c"}, {"zh-Hans": "d", "en": "e"})
+    assert pairs(path, "zho_Hant", "en") == [Pair("b", "c")], "another script is another language"
 
 
 LOL = '<!DOCTYPE tmx [<!ENTITY a "aaaaaaaaaa">' + "".join(

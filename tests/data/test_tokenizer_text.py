@@ -6,6 +6,7 @@ import pytest
 
 from seq2seq.config.corpora import FilterConfig, SourceConfig
 from seq2seq.config.schema import TokenizerConfig
+from seq2seq.data import tokenizer_text
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.tokenizer_text import TokenizerText
@@ -95,3 +96,10 @@ def test_labelled_texts_are_filtered_alike(tmp_path):
     (tmp_path / "x.tsv").write_text("text\tlabel\n" + "".join([*rows[:9], f"{junk}\tx\n", *rows[9:]]), encoding="utf-8")
     source = open_labelled(SourceConfig(tsv=tmp_path / "x.tsv"))
     assert list(TokenizerText([source], FILTERS, SETTINGS, 1).side(0)) == sentences(60, 1)
+
+
+def test_the_first_examples_may_all_be_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(tokenizer_text, "EXAMPLES", 50)
+    lines = ["", *sentences(80, 3)][:1] * 50 + ["a house " * 200, *sentences(80, 3)]
+    sources, targets = ["hello there"] * 50 + lines[50:], lines
+    assert texts(written(tmp_path, sources, targets))[0][-80:] == lines[-80:]

@@ -269,6 +269,17 @@ def test_a_marian_folder_is_calibrated(tmp_path, capsys):
     assert "give more pairs" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("other", ["hello there\n", ""])
+def test_anchors_may_all_be_in_every_second_line(tmp_path, capsys, other):
+    """The halves of the cross-validation are of lines that have anchors."""
+    make_marian(tmp_path / "marian")
+    numbers = [" ".join(str(1000 + 20 * line + place) for place in range(12)) for line in range(12 if other else 1)]
+    (tmp_path / "text").write_text("".join(f"{line}\n{other}" for line in numbers))
+    typed = ["align", str(tmp_path / "marian"), *[str(tmp_path / "text")] * 2, "--calibrate"]
+    assert main(typed) == (0 if other else 2)
+    assert "internal error" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("good", "bad", "reason"),
     [

@@ -147,8 +147,8 @@ FOLDERS = ("out/pairs", "out/run/best", "out/model", "out/int8")
         (5, ["out/pairs", "out/run"], []),
         (5, ["out/pairs", "out/run", "out/report.html"], ["measure"]),
         (5, ["out/pairs", "out/model"], ["tune"]),
-        (5, ["out/run", "out/model"], ["train", "tune"]),
-        (5, ["out/pairs", "out/run", "out/model"], ["augment", "train", "tune"]),
+        (5, ["out/run", "out/model"], ["train", "tune", "convert", "measure"]),
+        (5, ["out/pairs", "out/run", "out/model"], list(STEPS)),
         (2, ["out/pairs"], ["tune", "convert", "measure"]),
         (1, [], ["train", "tune", "convert", "measure"]),
         (1, ["out/pairs"], list(STEPS)),
@@ -164,6 +164,22 @@ def test_what_was_deleted_is_made_again_if_a_step_that_is_left_needs_it(project,
     for path in map(Path, deleted):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert {name for name, is_left in student()._is_left(results).items() if is_left} == set(left)
+
+
+def test_a_student_of_a_teacher_with_two_vocabularies_ties_none_of_them(project):
+    make_ours(Path("two"), shared=False, tied_embeddings="none")
+    Path("student.yaml").write_text(CONFIG.replace("tokenizer: {init_from: tokens}", ""))
+    write_pairs(Path("out/pairs"))
+    config = student(teacher="two").student_config()
+    assert (config.model.preset, config.model.tied_embeddings) == ("student", "decoder")
+    assert student(teacher="teacher").student_config().model.tied_embeddings == "all"
+    assert student(teacher="two", model__tied_embeddings="none").student_config().model.tied_embeddings == "none"
+
+
+def test_a_folder_may_have_any_name(project):
+    write_pairs(Path("😀 é/pairs"))
+    (source,) = student(output="😀 é").student_config().data.train
+    assert source.jsonl == Path("😀 é/pairs").resolve()
 
 
 def test_pairs_of_another_student_that_are_missing_are_named_before_the_work(project):

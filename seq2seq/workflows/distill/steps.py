@@ -7,7 +7,6 @@ again, with the same result.
 import functools
 import gzip
 import io
-import json
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +19,7 @@ from seq2seq.config import file as config_file
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.schema import Config
 from seq2seq.config.values import PARTS_FILE
+from seq2seq.config.yaml_text import as_yaml
 from seq2seq.data.parts import part_path
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import ModelError, UserError
@@ -34,7 +34,7 @@ from seq2seq.store.model_folder import LoadedModel, load_outline, update_search
 from seq2seq.tasks.run_folder import WITHOUT_EFFECT, read_note
 from seq2seq.text.direction import Direction
 from seq2seq.text.stored import load_tokenizers
-from seq2seq.text.tokenizer import SOURCE_FILE
+from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
 from seq2seq.workflows.augment.checks import check_language, check_lines
 from seq2seq.workflows.augment.job import Recipe, models_stay_open
 from seq2seq.workflows.augment.request import Request, augment, prepare
@@ -165,6 +165,8 @@ class Student:
         kept = {"tune": self.model, "convert": self.exported, "measure": self.folder / REPORT}
         left = {name: name not in done or not path.exists() for name, path in kept.items()}
         left["train"] = "train" not in done or (left["tune"] and not (self.run / BEST).is_dir())
+        left["convert"] |= left["train"]  # another training may end in other weights
+        left["measure"] |= left["train"]
         left["augment"] = "augment" not in done or (left["train"] and not self._has_pairs(done["augment"]))
         return left
 
@@ -305,17 +307,21 @@ class Student:
         train: list[Any] = [{"jsonl": str(self.pairs)}]
         if self.request.has_genuine:
             train = [*(source.model_dump(mode="json") for source in written.data.train), *train]
-        changes = [f"data.train={json.dumps(train)}"]
+        changes = [f"data.train={as_yaml(train)}"]
         if "model" not in written.model_fields_set:
             changes.append("model.preset=student")
-        if not written.tokenizer.model_fields_set - OF_TRAINING and self._has_plain_tokenizers():
-            changes.append(f"tokenizer.init_from={json.dumps(str(self.teachers[0]))}")
+        if not written.tokenizer.model_fields_set - OF_TRAINING and (taken := self._plain_tokenizers()):
+            changes.append(f"tokenizer.init_from={as_yaml(str(self.teachers[0]))}")
+            is_written = "tied_embeddings" in written.model.model_fields_set
+            if taken.source.vocabulary != taken.target.vocabulary and not is_written:
+                changes.append("model.tied_embeddings=decoder")
         return config_file.load(self.request.config, [*self.request.overrides, *changes])
 
-    def _has_plain_tokenizers(self) -> bool:
-        """Whether the first teacher has tokenizers that a new model can use: those without tags of languages."""
+    def _plain_tokenizers(self) -> TokenizerPair | None:
+        """Return the tokenizers of the first teacher; None if a new model cannot use them, as those with tags."""
         folder = self.teachers[0]
-        return (folder / SOURCE_FILE).is_file() and not load_tokenizers(folder).choices
+        tokenizers = load_tokenizers(folder) if (folder / SOURCE_FILE).is_file() else None
+        return None if tokenizers is None or tokenizers.choices else tokenizers
 
     def _train(self) -> dict[str, Any] | None:
         from seq2seq.tasks import run
