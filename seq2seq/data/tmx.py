@@ -18,6 +18,7 @@ from seq2seq.data.file_facts import check_unchanged, combined_fingerprint, file_
 from seq2seq.errors import DataError, shown, some_of
 from seq2seq.languages import known_language
 from seq2seq.lines import DAMAGE, damaged, open_bytes
+from seq2seq.text.direction import plain_name
 
 CHUNK_UNITS = 2000
 BLOCK = 1 << 18
@@ -102,7 +103,7 @@ class TmxFile(Source):
         texts: list[str] = []
         for wanted in self._languages:
             found = heads_of(wanted, [language for language, _ in unit])
-            if not found or (_same(*self._languages) and _plain(found[0]) != _plain(wanted)):
+            if not found or (_same(*self._languages) and plain_name(found[0]) != plain_name(wanted)):
                 return None
             texts.append(next(text for language, text in unit if language == found[0]))
         return texts[0], texts[1]
@@ -110,10 +111,6 @@ class TmxFile(Source):
 
 def _examples(rows: list[tuple[str, str] | None], first: int) -> list[Example | None]:
     return [row and Pair(*row) for row in rows]
-
-
-def _plain(name: str) -> str:
-    return name.casefold().replace("_", "-")
 
 
 def _same(name: str, other: str) -> bool:

@@ -33,12 +33,12 @@ def languages_named(name: str, known: Sequence[str]) -> list[str]:
             `srp_Latn` and `srp_Cyrl`, a language is another one.
         known: the names of the model.
     """
-    spelled = _plain(name)
-    exact = next((one for one in known if _plain(one) == spelled), None)
+    spelled = plain_name(name)
+    exact = next((one for one in known if plain_name(one) == spelled), None)
     if exact:
         return [exact]
     same, rest = [one for one in known if language_code(one) == language_code(name)], spelled.partition("_")[2]
-    alike = [one for one in same if rest and _plain(one).partition("_")[2] == rest]
+    alike = [one for one in same if rest and plain_name(one).partition("_")[2] == rest]
     script = _script(name)
     return alike or [one for one in same if script is None or _script(one) in (None, script)]
 
@@ -71,8 +71,9 @@ def find_language(name: str, known: Iterable[str], option: str) -> str:
 
 def _script(name: str) -> str | None:
     """Return the script in the name of a language, such as `latn`; None without one."""
-    return next((part for part in _plain(name).split("_")[1:] if len(part) == 4 and part.isalpha()), None)
+    return next((part for part in plain_name(name).split("_")[1:] if len(part) == 4 and part.isalpha()), None)
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Return the name of a language in the spelling that is compared: `zh_tw` for `zh-TW`."""
     return name.strip().casefold().replace("-", "_")

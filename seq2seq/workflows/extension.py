@@ -231,12 +231,9 @@ def _tokenizers_of(given: Path, loaded: LoadedModel) -> TokenizerPair:
             raise ModelError(f"{given}: a tokenizer for each side, but {loaded.folder} has one for all languages")
         tagging = replace(own.source.tagging, silent=())
         return pair_of(readers[0].model_bytes, _numbered([BOS, PAD, EOS, UNK], readers, tags.values()), tagging)
-    groups = [readers] if pair is None or pair.shared else [[reader] for reader in readers]
+    groups = [readers] * len(readers) if pair is None or pair.shared else [[reader] for reader in readers]
     tables = [_numbered([EOS, UNK, *tags.values()], group, [PAD]) for group in groups]
-    sides = [
-        MarianTokenizer(reader.model_bytes, tables[min(number, len(tables) - 1)])
-        for number, reader in enumerate(readers)
-    ]
+    sides = [MarianTokenizer(reader.model_bytes, table) for reader, table in zip(readers, tables, strict=True)]
     return MarianTokenizerPair(sides[0], sides[-1])
 
 

@@ -313,7 +313,7 @@ class Student:
         if not written.tokenizer.model_fields_set - OF_TRAINING and (taken := self._plain_tokenizers()):
             changes.append(f"tokenizer.init_from={as_yaml(str(self.teachers[0]))}")
             is_written = "tied_embeddings" in written.model.model_fields_set
-            if taken.source.vocabulary != taken.target.vocabulary and not is_written:
+            if not taken.shared and not is_written:
                 changes.append("model.tied_embeddings=decoder")
         return config_file.load(self.request.config, [*self.request.overrides, *changes])
 
