@@ -98,7 +98,8 @@ def _as_text(report: "ClassificationReport") -> str:
     scores = [["", "precision", "recall", "F1", "texts"]]
     scores += [row(label, shares, shares.support) for label, shares in report.classes.items()]
     scores.append(row("macro mean", report, report.total))
-    confusion = [["gold \\ predicted", *report.labels]]
-    confusion += [[label, *map(str, counts)] for label, counts in zip(report.labels, report.confusion, strict=True)]
+    confusion = [["gold \\ predicted", *(label or "(none)" for label in report.labels)]]
+    rows = zip(report.labels, report.confusion, strict=True)
+    confusion += [[label, *map(str, counts)] for label, counts in rows if label in report.classes]
     accuracy = f"accuracy {100 * report.accuracy:.2f} %"
     return "\n".join([accuracy, "", *aligned(scores, ">"), "", *aligned(confusion, ">")])

@@ -4,6 +4,8 @@
 run code, and aliases that contain themselves or multiply are refused before any value is built.
 """
 
+import copy
+import functools
 import json
 import re
 from typing import Any
@@ -37,6 +39,11 @@ def read_yaml(text: str) -> tuple[Any, list[str]]:
     Raises:
         YamlProblem: `text` is not valid YAML, or too large for a configuration.
     """
+    return copy.deepcopy(_read(text))
+
+
+@functools.lru_cache(maxsize=16)  # a start of a run reads the same two files up to five times, 40 ms each
+def _read(text: str) -> tuple[Any, list[str]]:
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor
     yaml.allow_duplicate_keys = True  # `_Nodes` collects all of them, the loader would stop at the first

@@ -103,6 +103,29 @@ class TokenBudgetSampler:
         batches."""
         return self._all_batches(epoch, section)[self.rank :: self.world_size]
 
+    def moved_position(self, epoch: int, section: int, batch: int, world_size: int) -> int:
+        """Return the position in `plan` that corresponds to the position `batch` of each of `world_size` other ranks.
+
+        No example is skipped: if no step begins at the first example that no rank has seen, the one before it is taken.
+        """
+        other = copy.copy(self)
+        other.world_size, other._latest = world_size, None
+        # both are the same examples in the same order; only the borders of the last batches differ
+        of_other, own = (
+            np.cumsum([len(rows) for rows in sampler._all_batches(epoch, section)]) for sampler in (other, self)
+        )
+        seen = int(of_other[batch * world_size - 1]) if batch else 0
+        steps = own[self.world_size - 1 :: self.world_size]
+        moved = min(int(np.searchsorted(steps, seen, side="right")), len(steps) - 1)
+        repeated = seen - (int(steps[moved - 1]) if moved else 0)
+        logger.warning(
+            "the run continues with %d ranks instead of %d%s",
+            self.world_size,
+            world_size,
+            f"; {repeated:,} examples of this epoch are seen again" if repeated else "",
+        )
+        return moved
+
     def padding(self, epoch: int) -> float:
         """Return the share of padding in the batches of an epoch's first section, both sides together."""
         rows, source, target, tokens = self._sizes(self._all_batches(epoch, 0))
@@ -228,22 +251,6 @@ class TokenBudgetSampler:
         source, target, _ = self._widths(np.concatenate(batches))
         widths = (np.maximum.reduceat(side, starts).astype(np.int64) for side in (source, target))
         return rows, *widths, np.add.reduceat(tokens, starts, dtype=np.int64)
-
-
-def moved_position(batch: int, old_world_size: int, new_world_size: int) -> int:
-    """Return the position of each rank after a change of the number of ranks; batches are always assigned to ranks in
-    turn.
-
-    If the numbers do not divide, the last few batches are seen again rather than skipped.
-    """
-    new_batch, repeated = divmod(batch * old_world_size, new_world_size)
-    logger.warning(
-        "the run continues with %d ranks instead of %d%s",
-        new_world_size,
-        old_world_size,
-        f"; {repeated} batches of this epoch are seen again" if repeated else "",
-    )
-    return new_batch
 
 
 def _even_out(batches: list[np.ndarray], world_size: int) -> list[np.ndarray]:

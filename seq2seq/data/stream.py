@@ -23,7 +23,7 @@ from seq2seq.data.collate import (
 )
 from seq2seq.data.corpus import TokenCorpus
 from seq2seq.data.directions import RowTags
-from seq2seq.data.sampler import TokenBudgetSampler, moved_position
+from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.segmentations import Segmentations, drawn_from
 from seq2seq.data.shapes import ShapeTable
 from seq2seq.errors import CheckpointError
@@ -134,8 +134,7 @@ class BatchStream:
     """The batches of this rank, over epochs without end; made ahead in a thread, and counted when they are read.
 
     `state_dict()` is the position of the next batch to be read, whatever the thread has made ahead. A stream that loads
-    it continues with exactly that batch. With another number of ranks, it continues with the first batch that a rank
-    has not seen. Batches are numbered within a section of the sampler's epoch; while a section is read, the next one is
+    it continues with exactly that batch. With another number of ranks, it continues where no example is skipped. Batches are numbered within a section of the sampler's epoch; while a section is read, the next one is
     planned.
     """
 
@@ -198,7 +197,7 @@ class BatchStream:
         self._epoch, self._section = state["epoch"], state["section"]
         self._batch, self._num_batches = state["batch"], state["num_batches"]
         if state["world_size"] != self._sampler.world_size:
-            self._batch = moved_position(self._batch, state["world_size"], self._sampler.world_size)
+            self._batch = self._sampler.moved_position(*self.position, state["world_size"])
             self._num_batches = 0
 
     def skip_to(self, epoch: int) -> None:

@@ -13,6 +13,9 @@ from typing import Any
 from seq2seq.errors import DataError
 from seq2seq.lines import checked_texts
 
+# The prediction of a classifier for a blank text. It misses the gold class, and is not a class itself.
+NO_ANSWER = ""
+
 
 @dataclass(frozen=True)
 class ClassScores:
@@ -33,6 +36,7 @@ class ClassificationReport:
     """All figures of a classification, as shares between 0 and 1, and the confusion matrix."""
 
     labels: tuple[str, ...]
+    """The classes in order, and last the empty label if a text has no prediction."""
     accuracy: float
     precision: float
     """Macro: the plain mean over the classes that occur in gold or predictions."""
@@ -57,7 +61,8 @@ def classification_report(
 ) -> ClassificationReport:
     """Compare labels position by position.
 
-    `labels` is the order of the classes; other classes that occur follow in alphabetical order.
+    `labels` is the order of the classes; other classes that occur follow in alphabetical order. An empty prediction,
+    which classifiers give for a blank text, is an error and not a class, unless texts have this gold label.
 
     Raises:
         DataError: the numbers of labels differ, or there are none.
@@ -67,12 +72,13 @@ def classification_report(
         raise DataError(f"{len(predicted):,} predictions for {len(gold):,} gold labels; give one for each")
     if not gold:
         raise DataError("there are no gold labels; there is nothing to score")
-    occurring = {*gold, *predicted}
-    order = (*labels, *sorted(occurring - set(labels)))
+    occurring = {*gold, *predicted} - ({NO_ANSWER} - {*labels, *gold})
+    unanswered = (NO_ANSWER,) if NO_ANSWER in predicted and NO_ANSWER not in occurring else ()
+    order = (*labels, *sorted(occurring - set(labels)), *unanswered)
     counts = Counter(zip(gold, predicted, strict=True))
     confusion = tuple(tuple(counts[row, column] for column in order) for row in order)
     classes = {}
-    for index, label in enumerate(order):
+    for index, label in enumerate(order[: len(order) - len(unanswered)]):
         hits, support = confusion[index][index], sum(confusion[index])
         given = sum(row[index] for row in confusion)
         classes[label] = ClassScores(

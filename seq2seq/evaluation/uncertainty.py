@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seq2seq.evaluation.classification import NO_ANSWER
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -43,11 +45,12 @@ def of_sums(score: float, statistics: np.ndarray, compute: Callable[[list], floa
 def of_macro_scores(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> dict[str, Measured]:
     """Return accuracy, and precision, recall and F1 as means over the classes that occur (`ClassificationReport`)."""
     labels = {label: index for index, label in enumerate(dict.fromkeys([*gold, *predicted]))}
+    is_class = np.array([label != NO_ANSWER or label in gold for label in labels])
     rows = np.array([labels[label] for label in gold])
     columns = np.array([labels[label] for label in predicted])
     hits = np.bincount(rows[rows == columns], minlength=len(labels)).astype(float)
     support, given = (np.bincount(side, minlength=len(labels)).astype(float) for side in (rows, columns))
-    scores = _macro(hits, support, given)
+    scores = _macro(hits[is_class], support[is_class], given[is_class])
     kinds, kind_of = np.unique(np.stack([rows, columns]), axis=1, return_inverse=True)
     without = np.empty((kinds.shape[1], 3))
     for kind, (row, column) in enumerate(kinds.T):
@@ -55,7 +58,7 @@ def of_macro_scores(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> 
         rest[0][row] -= row == column
         rest[1][row] -= 1
         rest[2][column] -= 1
-        without[kind] = _macro(*rest)
+        without[kind] = _macro(*(part[is_class] for part in rest))
     values = without[kind_of.ravel()]  # (N, 3)
     found = {"accuracy": Measured(float(np.mean(rows == columns)), (rows == columns).astype(float))}
     for index, name in enumerate(("precision", "recall", "f1")):

@@ -229,6 +229,7 @@ def test_answers_go_to_a_file(run, tmp_path):
 
 def test_gold_scores_instead(folder, classifier, tmp_path, capsys):
     texts = sentences(30)
+    texts[4] = ""  # no answer, and no class of its own
     raw_labels = random.Random(0).choices(["0", "1", "odd"], k=30)
     gold = tmp_path / "gold.tsv"
     rows = [f"{text}\t{label}" for text, label in zip(texts, raw_labels, strict=True)]
@@ -243,6 +244,9 @@ def test_gold_scores_instead(folder, classifier, tmp_path, capsys):
     text = capsys.readouterr().out
     assert f"accuracy {100 * expected.accuracy:.2f} %" in text
     assert "negative" in text
+    assert "(none)" in text
+    names_of_rows = {line.split()[0] for line in text.splitlines() if line.strip()}
+    assert names_of_rows <= {"accuracy", "precision", "macro", "gold", *expected.classes}
 
 
 def test_a_gold_label_that_the_model_does_not_have_is_named(folder, tmp_path, capsys):

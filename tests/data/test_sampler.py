@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config.schema import TokenizerConfig
-from seq2seq.data.sampler import SOURCE_SLACK, TokenBudgetSampler, moved_position
+from seq2seq.data.sampler import SOURCE_SLACK, TokenBudgetSampler
 from seq2seq.data.stages import Stages
 from seq2seq.errors import DataError
 from seq2seq.lines import read_lines
@@ -156,11 +156,28 @@ def test_all_ranks_together_run_the_batches_of_one_rank():
         assert dealt[: len(alone) - world] == [batch.tolist() for batch in alone[: len(alone) - world]]
 
 
-def test_a_moved_position_leaves_nothing_out(caplog):
-    assert moved_position(10, 2, 4) == 5
-    assert moved_position(10, 4, 2) == 20
-    assert moved_position(5, 2, 4) == 2  # 10 batches were consumed; 8 is the last step that begins before
-    assert "2 batches of this epoch are seen again" in caplog.text
+@pytest.mark.parametrize("size", [1, 5, 97, 131])
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 8), (2, 1), (2, 4), (3, 2), (4, 2), (4, 3), (8, 1), (8, 3)])
+def test_with_another_number_of_ranks_nothing_is_skipped_and_little_repeated(caplog, size, before, after):
+    """From every position, also where the last batches were split for the ranks."""
+    source, target = lengths(size)
+
+    def plans(world_size):
+        ranks = range(world_size)
+        return [TokenBudgetSampler(source, target, 64, seed=1, rank=r, world_size=world_size) for r in ranks]
+
+    old = [sampler.plan(0) for sampler in plans(before)]
+    for batch in range(len(old[0])):
+        caplog.clear()
+        moved = {sampler.moved_position(0, 0, batch, before) for sampler in plans(after)}
+        (position,) = moved
+        new = [sampler.plan(0) for sampler in plans(after)]
+        seen = {index for plan in old for rows in plan[:batch] for index in rows.tolist()}
+        following = [index for plan in new for rows in plan[position:] for index in rows.tolist()]
+        step = {index for plan in new for index in plan[position].tolist()}
+        assert seen | set(following) == set(range(size))
+        assert len(set(following)) == size - len(seen) or not step <= seen or position == len(new[0]) - 1
+        assert ("seen again" in caplog.text) == (len(seen & set(following)) > 0)
 
 
 def test_weights_repeat_examples_and_take_turns():

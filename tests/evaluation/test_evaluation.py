@@ -2,6 +2,7 @@
 
 import json
 import math
+import statistics
 import unicodedata
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from seq2seq.errors import DataError, UserError
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.evaluation.text import compare_systems, default_tokenizer, form_hint, score_texts
+from seq2seq.evaluation.uncertainty import of_macro_scores
 from seq2seq.languages import language_code
 
 REFERENCES = ["The cat sat on the mat .", "It is raining today, is it not?", "Nobody came.", "Über den Wolken"]
@@ -205,6 +207,23 @@ def test_laws_of_any_report(pairs):
         assert scores.support == gold.count(label)
     weighted_recall = sum(scores.recall * scores.support for scores in report.classes.values()) / len(pairs)
     assert math.isclose(weighted_recall, report.accuracy, abs_tol=1e-12)
+
+
+@given(st.lists(st.tuples(LABELS, st.sampled_from(["a", "b", ""])), min_size=1, max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_a_text_without_an_answer_is_a_miss_and_no_class(pairs):
+    """Its class has the recall that another wrong answer gives it; the means are over the other classes."""
+    gold, predicted = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    report = classification_report(gold, predicted)
+    other = classification_report(gold, [label or "elsewhere" for label in predicted])
+    assert report.accuracy == other.accuracy
+    assert report.total == len(pairs)
+    assert "" not in report.classes
+    assert report.classes == {label: scores for label, scores in other.classes.items() if label != "elsewhere"}
+    for name in ("precision", "recall", "f1"):
+        mean = statistics.fmean(getattr(scores, name) for scores in report.classes.values())
+        assert math.isclose(getattr(report, name), mean)
+        assert math.isclose(of_macro_scores(gold, predicted)[name].value, mean)
 
 
 @given(st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=40))
