@@ -7,6 +7,7 @@ number. UTF-16 and files that are not text are refused.
 
 import codecs
 import contextlib
+import csv
 import errno
 import gzip
 import io
@@ -26,6 +27,9 @@ from seq2seq.errors import DataError, reason
 
 # Characters that no line of output contains: control characters, line ends of any kind, surrogates for invalid bytes.
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+# A line of a table may be as long as any other line; `csv` refuses a field of more than 131,072 characters by default.
+csv.field_size_limit(2**31 - 1)
 
 OnInvalid = Callable[[int], None]
 

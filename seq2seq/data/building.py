@@ -204,7 +204,8 @@ class CorpusBuilder:
         label_ids = self._progress.label_ids
         if label not in label_ids:
             if self._given_labels:
-                hint = did_you_mean(label, self._given_labels) or "; correct the label, or train with examples of it"
+                other = "; correct the label, or train with examples of it" if label else "; leave the example out"
+                hint = did_you_mean(label, self._given_labels) or other
                 raise DataError(
                     f"{origin}: label {some_of([label])!r} is not one of those in the training corpus "
                     f"({some_of(self._given_labels)}){hint}"

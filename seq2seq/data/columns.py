@@ -3,6 +3,7 @@
 `sources` makes `Columns` from the config; `tables` and `hub` make examples with them. `check` also reads headers.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -102,10 +103,11 @@ class Columns:
         """Return the example of two values.
 
         Raises:
-            DataError: a text is not text, a number, a boolean or null; or a label is not text, a number or a boolean.
+            DataError: a text is not text, a finite number, a boolean or null; or a label is not one of the first three.
                 With `labels`, the label must be an object with the probability of each label, at least 0, and the sum
                 must be 1 except for rounding.
         """
+        values = [None if is_missing(value) else value for value in values]
         if self.labels:
             text = as_one_line(_text("" if values[0] is None else values[0], f"{origin}: {names[0]}"))
             return self._with_probabilities(text, values[1], f"{origin}: {names[1]}")
@@ -116,7 +118,7 @@ class Columns:
         return self.kind(*(as_one_line(_text(value, f"{origin}: {name}")) for name, value in both))
 
     def _with_probabilities(self, text: str, found: Any, origin: str) -> LabelledText:
-        if not text.strip():  # classifiers give no probabilities for it; it is filtered out
+        if not text.strip() and not found:  # classifiers give no probabilities for it; it is filtered out
             return LabelledText(text, "")
         if not isinstance(found, dict):
             raise DataError(f"{origin}: {kind_of(found)} instead of an object with probabilities of labels")
@@ -216,9 +218,15 @@ def listed(names: Sequence[str], conjunction: str = ", ") -> str:
     return conjunction.join(f"'{name}'" for name in names) or "none"
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a value is null, or NaN, which pandas writes for null."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def _text(value: Any, origin: str) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, (int, float)):
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return str(int(value)) if isinstance(value, bool) else str(value)
-    raise DataError(f"{origin}: {kind_of(value)} instead of text; leave the example out or write its text")
+    kind = "an infinite number" if isinstance(value, float) else kind_of(value)
+    raise DataError(f"{origin}: {kind} instead of text; leave the example out or write its text")

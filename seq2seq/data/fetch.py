@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seq2seq import atomic
+from seq2seq.data.columns import is_missing
 from seq2seq.data.hub import dataset_chunks, dataset_columns, folder_digest, open_dataset
 from seq2seq.errors import DataError, did_you_mean
 from seq2seq.lines import as_one_line
@@ -117,7 +118,7 @@ def _rows(corpus: PublicCorpus, split: str, dataset_path: str | None) -> Iterato
             raise DataError(f"{origin}: no column {column!r}; it has {', '.join(present)}")
     for columns, _ in dataset_chunks(dataset, wanted, origin, label_names=False):
         for values in zip(*columns, strict=True):
-            yield ["" if value is None else as_one_line(str(value)) for value in values]
+            yield ["" if is_missing(value) else as_one_line(str(value)) for value in values]
 
 
 def _part_of(sentence: str, stem: str, held_out: Mapping[str, int]) -> str:

@@ -4,13 +4,14 @@ Each part is complete or absent. `augment.json` or `filter.json` describes the f
 are there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.config.values import FILTER_FILE, PARTS_FILE
-from seq2seq.data.examples import Chunk, Position, Source
+from seq2seq.data.examples import Chunk, Example, Position, Source
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.data.tables import JsonLines
 from seq2seq.errors import DataError
@@ -85,9 +86,17 @@ class Parts(Source):
         for number in range(first, len(self._parts)):
             count = inner[0] if inner else 0
             for chunk in self._parts[number].chunks(inner):
-                yield replace(chunk, first=chunk.first + before, end=[number, chunk.end, before])
+                parse = partial(_parse_part, chunk.parse, before)
+                yield replace(chunk, first=chunk.first + before, parse=parse, end=[number, chunk.end, before])
                 count = chunk.end[0]
             before, inner = before + count, None
+
+
+def _parse_part(
+    parse: Callable[[Any, int], list[Example | None]], before: int, raw: Any, first: int
+) -> list[Example | None]:
+    """Return the examples of a chunk of a part; messages about its file count the lines of this file."""
+    return parse(raw, first - before)
 
 
 def _check_languages(folder: Path, there: Sequence[str | None], wanted: Sequence[str]) -> None:

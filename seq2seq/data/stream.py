@@ -134,8 +134,8 @@ class BatchStream:
     """The batches of this rank, over epochs without end; made ahead in a thread, and counted when they are read.
 
     `state_dict()` is the position of the next batch to be read, whatever the thread has made ahead. A stream that loads
-    it continues with exactly that batch. With another number of ranks, it continues where no example is skipped. Batches are numbered within a section of the sampler's epoch; while a section is read, the next one is
-    planned.
+    it continues with exactly that batch. With another number of ranks, it continues where no example is skipped.
+    Batches are numbered within a section of the sampler's epoch; while a section is read, the next one is planned.
     """
 
     def __init__(self, sampler: TokenBudgetSampler, make_batch: MakeBatch, *, pin_memory: bool = False):

@@ -148,7 +148,10 @@ class Table(_LineFile):
         is_like_header = not numbered and self._columns.are_in(first)
         has_languages = is_like_header and not named and have_languages(self._first_rows())
         if named or (is_like_header and not has_languages):
-            return True, tuple(map(first.index, self._columns.choose(first, str(self._path))))
+            chosen = self._columns.choose(first, str(self._path))
+            if repeated := [name for name in chosen if first.count(name) > 1]:
+                raise DataError(f"{self._path}: two columns are named {shown(repeated[0])}; give one another name")
+            return True, tuple(map(first.index, chosen))
         indices = tuple(index if isinstance(index, int) else default for default, index in enumerate(given))
         if indices[0] == indices[1]:
             raise DataError(f"{self._path}: both columns are number {indices[0]}; number both, counted from 0")

@@ -58,7 +58,7 @@ class TmxFile(Source):
                 break
             seen.update(language for language, _ in unit)
         else:
-            wanted, found = " and ".join(self._languages), some_of(sorted(seen)) or "none"
+            wanted, found = " and ".join(self._languages), some_of(sorted(seen - {""})) or "none"
             raise DataError(f"{path}: no translation unit has {wanted}; its languages are {found}")
         self.fingerprint = combined_fingerprint("tmx", self._facts.sha256, self._languages)
 

@@ -4,6 +4,7 @@
 calibration of the model found. This module does not import torch.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -30,6 +31,7 @@ def translate_documents(
     aligner: "Aligner",
     is_untranslatable: Callable[[str], bool],
     statuses: Counter[str] | None = None,
+    longest: int = sys.maxsize,
 ) -> list[Translation]:
     """Translate each document of a format independently.
 
@@ -40,6 +42,7 @@ def translate_documents(
         aligner: aligner of the model, for its calibration and description.
         is_untranslatable: function that returns whether a line is copied.
         statuses: the numbers of terms by status, to which those of the documents are added.
+        longest: number of characters above which a sentence is cut.
 
     Raises:
         DataError: a document is not in the format.
@@ -66,7 +69,7 @@ def translate_documents(
 
     texts = checked_texts(texts, "translate")
     named = (languages[0], languages[1]) if languages[0] else None
-    answers = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named)
+    answers = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named, longest)
     if statuses is not None:
         statuses.update(chain.from_iterable(answer.terms for answer in answers))
     return [

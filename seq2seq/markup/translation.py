@@ -5,6 +5,7 @@ result is well-formed, because it is rendered from a tree. `inference.pipeline` 
 """
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +18,9 @@ from seq2seq.markup.placeholders import CLASSES, MOST, PlaceholderClass, choose,
 from seq2seq.markup.render import Answer, written
 from seq2seq.markup.tags import relabelled
 from seq2seq.text.alignment import Alignment, Link, Word, copied
-from seq2seq.text.parts import Part, join, stripped
+from seq2seq.text.parts import Part, bounded_sentences, join, stripped
 from seq2seq.text.scripts import ends_in_word
-from seq2seq.text.splitting import ABBREVIATED, LONGEST_ABBREVIATION, split_sentences
+from seq2seq.text.splitting import ABBREVIATED, LONGEST_ABBREVIATION
 from seq2seq.text.untranslatable import VERBATIM, lacks_letters
 from seq2seq.text.words import Span
 
@@ -59,11 +60,13 @@ def translate_documents(
     classes: Sequence[PlaceholderClass] = CLASSES,
     is_untranslatable: Callable[[str], bool] = lacks_letters,
     languages: tuple[str, str | None] | None = None,
+    longest: int = sys.maxsize,
 ) -> list[Marked]:
     """Translate documents of a format.
 
     `translate` is called once for all sentences, and again for each class of placeholders that a sentence lost.
-    Sentences that are untranslatable without their pieces are copied. Attributes `lang` with the first of the two
+    Sentences that are untranslatable without their pieces are copied, and those of more than `longest` characters,
+    without the words of placeholders, are cut. Attributes `lang` with the first of the two
     languages get the tag of the second.
 
     Raises:
@@ -71,7 +74,7 @@ def translate_documents(
     """
     documents = [FORMATS[form](text) for text in texts]
     segments = [segment for document in documents for segment in document.segments]
-    answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable)
+    answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable, longest)
     outputs = iter([_rendered(segment, *answer) for segment, answer in zip(segments, answers, strict=True)])
     joined = [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
     if form in ("markdown", "plain") or languages is None:
@@ -108,10 +111,11 @@ def _of_segments(
     translate: Translate,
     classes: Sequence[PlaceholderClass],
     is_untranslatable: Callable[[str], bool],
+    longest: int,
 ) -> list[tuple[Answer, list[frozenset[str]]]]:
     """Return the answer to each segment, and the flags of its sentences. Segments are translated sentence by sentence,
     and keep the white space between them."""
-    cut = [stripped(split_sentences(text)) for text in texts]
+    cut = [stripped(bounded_sentences(text, longest)) for text in texts]
     cores = [part.text for parts, _ in cut for part in parts]
     kept = {core for core in set(cores) if is_untranslatable(core.replace(OBJECT, " ").strip())}
     translated = iter(_answers([core for core in cores if core not in kept], translate, classes))

@@ -24,7 +24,7 @@ JSON, FORM, PARTS = "application/json", "application/x-www-form-urlencoded", "mu
 LINES = "application/x-ndjson"
 MOST_FIELDS = 200
 # Other parameters, such as charset, are ignored, because not every codec of Python is safe for untrusted bytes.
-_BOUNDARY = re.compile(r';\s*boundary="?([^";\s]{1,70})', re.IGNORECASE)
+_BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^";\s]{1,70}))', re.IGNORECASE)
 GONE = 499  # nginx's status for a client that has left
 
 
@@ -106,13 +106,15 @@ async def fields_of_parts(raw: bytes, content_type: str) -> dict[str, Any]:
     Raises:
         Refusal: the parts cannot be read, are too many, or contain files.
     """
-    boundary = _BOUNDARY.search(content_type)
+    found = _BOUNDARY.search(content_type)
+    boundary = (found[1] or found[2]) if found else ""
+    utf8 = raw.decode("utf-8", errors="replace").encode()  # the parser reads a field with an invalid byte as Latin-1
 
     async def body() -> AsyncGenerator[bytes, None]:
-        yield raw
+        yield utf8
 
-    headers = Headers({"content-type": f'{PARTS}; boundary="{boundary[1] if boundary else ""}"'})
-    parser = MultiPartParser(headers, body(), max_files=0, max_fields=MOST_FIELDS, max_part_size=len(raw) + 1)
+    headers = Headers({"content-type": f'{PARTS}; boundary="{boundary}"'})
+    parser = MultiPartParser(headers, body(), max_files=0, max_fields=MOST_FIELDS, max_part_size=len(utf8) + 1)
     try:
         form = await parser.parse()
     except (MultiPartException, ValueError) as error:

@@ -272,8 +272,10 @@ class Queue:
                 self._used[name] = self._used.get(name, self._least) + seconds * size / sizes.total()
 
     def _forget(self) -> None:
-        """Remove clients without waiting sentences."""
+        """Remove clients without waiting sentences; if no client waits, all are equal again."""
         self._clients = {name: client for name, client in self._clients.items() if client.jobs}
+        if not self._clients:
+            self._least = max(self._used.values(), default=self._least)
         self._used = {name: used for name, used in self._used.items() if name in self._clients or used > self._least}
 
     def _count(self, client: _Client, sentences: int, characters: int) -> None:

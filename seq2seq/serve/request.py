@@ -31,12 +31,13 @@ class Documents(threading.Thread):
         form: format of `markup.translation.FORMATS`.
         model: translation model.
         queue: queue for the sentences of the documents.
+        longest: number of characters above which a sentence is cut, because it is computed without interruption.
     """
 
-    def __init__(self, job: Job, form: str, model: ServedTranslator, queue: Queue):
+    def __init__(self, job: Job, form: str, model: ServedTranslator, queue: Queue, longest: int):
         super().__init__(name="s2s-document", daemon=True)
         assert isinstance(job.settings, Settings)
-        self._job, self._form, self._model, self._queue = job, form, model, queue
+        self._job, self._form, self._model, self._queue, self._longest = job, form, model, queue, longest
         self._settings = replace(job.settings, details=("alignment",))
         self._sentences: Job | None = None
         self._is_stopped = False
@@ -48,7 +49,9 @@ class Documents(threading.Thread):
         job, model = self._job, self._model
         texts = [text.text for text in job.texts]
         try:
-            results = translate_documents(texts, self._form, self._translated, model.aligner, self._is_untranslatable)
+            results = translate_documents(
+                texts, self._form, self._translated, model.aligner, self._is_untranslatable, longest=self._longest
+            )
         except Exception as error:
             job.failure = job.failure or error
         else:

@@ -151,7 +151,7 @@ class Service:
         prefixes = asked.prefixes or [""] * len(parts)
         answers = Translating(model, settings, parts, prefixes, self.limits.deadline_seconds, client, weight)
         if asked.is_document:
-            answers.documents = Documents(answers.job, asked.format, model, self.queue)
+            answers.documents = Documents(answers.job, asked.format, model, self.queue, longest)
         return self._enter(answers)
 
     async def translated(self, request: Request, asked: TranslateRequest) -> list[Translation]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from seq2seq import atomic
 from seq2seq.config.description import FREE_MODEL_KEYS, ModelDescription, joined_licences
 from seq2seq.errors import ModelError, UserError, shown
+from seq2seq.languages import check_direction
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import load_model, save_model
@@ -27,6 +28,10 @@ class _Member:
     description: ModelDescription
     tokenizers: TokenizerPair
     state: dict[str, Tensor]
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        return self.description.source_language, self.description.target_language
 
     @classmethod
     def load(cls, path: Path) -> "_Member":
@@ -54,13 +59,14 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
 
     Raises:
         UserError: the number of weights is not that of the members, or a weight is not possible.
-        ModelError, CheckpointError: a member is missing or damaged, or differs from the first in shape, vocabulary or
-            labels; or `output` exists and is not an empty folder.
+        ModelError, CheckpointError: a member is missing or damaged, or differs from the first in shape, vocabulary,
+            direction or labels; or `output` exists and is not an empty folder.
     """
     weights = _checked([1.0] * len(paths) if weights is None else weights, len(paths))
     atomic.check_new(output)
     first, *others = members = [_Member.load(path) for path in paths]
     for other in others:
+        check_direction(other.path, other.languages, first.path, first.languages, "average models of one direction")
         if problem := _difference(first, other):
             raise ModelError(f"{other.path}: {problem}")
     made_of = [f"- {weight / sum(weights):.4g} of `{path.name}`" for weight, path in zip(weights, paths, strict=True)]

@@ -41,7 +41,7 @@ def cut(text: str, split: Split, longest: int = sys.maxsize) -> list[Part]:
     parts, before, begin, tag = [], "", 0, "" if split == "lines" else _tag(text)
     for line in text.split("\n"):
         core = line.removesuffix("\r")
-        cores, place = [core] if split == "lines" else _sentences(core, longest), begin
+        cores, place = [core] if split == "lines" else bounded_sentences(core, longest), begin
         own = "" if split == "lines" else _tag(core)
         for number, one in enumerate(cores):
             there = "" if own and number == 0 else own or tag
@@ -115,6 +115,7 @@ def _tag(text: str) -> str:
     return language_tag(text.lstrip(), lambda tag: True)[0]
 
 
-def _sentences(line: str, longest: int) -> list[str]:
+def bounded_sentences(line: str, longest: int) -> list[str]:
+    """Return the sentences of a line, at least one; those of more than `longest` characters are cut (`split_text`)."""
     sentences = split_sentences(line) or [""]
     return [part for one in sentences for part in split_text(one, lambda part: len(part) <= longest)]

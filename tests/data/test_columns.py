@@ -12,6 +12,7 @@ from seq2seq.data.column_kinds import kind_of_column
 from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.tables import header
+from seq2seq.errors import DataError
 from seq2seq.lines import read_lines
 
 
@@ -114,6 +115,21 @@ def test_messages_about_a_file_that_names_its_delimiter_have_the_numbers_of_its_
         SourceConfig(tsv=write(tmp_path / "x.csv", "sep=;", "en;de", "a;b", "c")), r"x\.csv: line 4 has 1 col"
     )
     check_one_line(SourceConfig(tsv=write(tmp_path / "y.csv", "sep=;", "source;target")), "line 2 looks like a header")
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("x.tsv", "\t"), ("x.csv", ",")])
+def test_a_field_may_be_as_long_as_any_line(tmp_path, name, delimiter):
+    """With quotes around it too, where the reader of tables has a limit of its own."""
+    long = "a" * 140_000
+    rows = [('"en"', '"de"'), ('"aaa"', '"bbb"'), (f'"{long}"', '"b"')]
+    path = write(tmp_path / name, *(delimiter.join(row) for row in rows))
+    assert Pair(long, "b") in list(open_pairs(SourceConfig(tsv=path), "en", "de"))
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    path = write(tmp_path / "x.tsv", "en\tde\ten", "a\tb\tc")
+    with pytest.raises(DataError, match="two columns are named 'en'; give one another name"):
+        open_pairs(SourceConfig(tsv=path), "en", "de")
 
 
 def test_a_csv_record_is_one_line(tmp_path):

@@ -1,5 +1,7 @@
 """Laws of `fetch`, on datasets made here: plain files under the names the configs read, whole or not at all."""
 
+import math
+
 import pytest
 
 import seq2seq.data.fetch as fetching
@@ -69,6 +71,14 @@ def test_nested_translations_are_read(tmp_path):
     saved = save(tmp_path / "saved", {"train": rows, "validation": rows, "test": rows}, features)
     fetch("wmt14-en-de", tmp_path / "wmt", dataset_path=saved)
     assert (tmp_path / "wmt" / "valid.de").read_text() == "eins\n"
+
+
+def test_not_a_number_is_an_empty_text_too(tmp_path):
+    rows = [{"en": 1.5, "de": math.nan}]
+    saved = save(tmp_path / "saved", dict.fromkeys(("train", "validation", "test"), rows))
+    fetch("multi30k", tmp_path / "made", dataset_path=saved)
+    assert (tmp_path / "made" / "train.en").read_text() == "1.5\n"
+    assert (tmp_path / "made" / "train.de").read_text() == "\n"
 
 
 def test_null_is_an_empty_text(tmp_path):

@@ -1,7 +1,9 @@
 """Laws of the sources: every format gives the same examples, and every bad input is one line with place and remedy."""
 
 import gzip
+import json
 import logging
+import math
 import os
 
 import pytest
@@ -155,6 +157,23 @@ def test_a_folder_of_pairs_has_no_labels(tmp_path, columns):
     )
 
 
+def test_a_message_about_a_part_counts_the_lines_of_its_file(tmp_path):
+    folder = write_parts(tmp_path / "pairs", [("a", "b")] * 3)
+    with gzip.open(folder / "part-00001.jsonl.gz", "wt") as part:
+        part.write('{"source": "a", "target": "b"}\n{"source": ["a"], "target": "b"}\n')
+    (folder / "augment.json").write_text(json.dumps({"counts": {"parts": 2}, "options": {"tag": None}}))
+    check_one_line(SourceConfig(jsonl=folder), r"part-00001\.jsonl\.gz: line 2: ")
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_a_blank_text_has_its_label_if_one_is_given(tmp_path, text):
+    """Plain or with probabilities; only training corpora leave blank texts out."""
+    for label, names in (("a", {}), ({"a": 0.9, "b": 0.1}, {"a": "a", "b": "b"})):
+        rows = [{"text": "first", "label": label}, {"text": text, "label": label}]
+        path = write_jsonl(tmp_path / "x.jsonl", rows)
+        assert [found.label for found in open_labelled(SourceConfig(jsonl=path), label_names=names)] == ["a", "a"]
+
+
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 def test_a_dataset_folder_is_read_as_it_is_also_if_its_times_are_those_of_another(tmp_path, form):
     """Copies and archives keep times, by which `datasets` knows files."""
@@ -221,6 +240,7 @@ def test_broken_utf8_is_replaced_and_its_line_said(tmp_path, caplog):
         ("[1, 2]", "a list instead of an object"),
         ('{"en": ["a"], "de": "b"}', "en: a list instead of text"),
         ('{"en": {}, "de": "b"}', "en: an object instead of text"),
+        ('{"en": -Infinity, "de": "b"}', "en: an infinite number instead of text"),
         ("[" * 100_000, "not JSON"),
         ('{"en": ' + "9" * 5000 + "}", "not JSON"),
     ],
@@ -230,13 +250,15 @@ def test_a_bad_json_line_is_named(line, problem, tmp_path):
     check_one_line(SourceConfig(jsonl=path), rf"x\.jsonl: line 3: {problem}")
 
 
+@pytest.mark.parametrize("missing", [None, math.nan])
 @pytest.mark.parametrize("side", ["en", "de"])
-def test_null_is_an_empty_side_and_no_label(side, tmp_path):
-    path = write_jsonl(tmp_path / "x.jsonl", [{"en": "a", "de": "b"}, {"en": "c", "de": "d"} | {side: None}])
+def test_null_is_an_empty_side_and_no_label(side, missing, tmp_path):
+    """NaN too, which pandas writes for null."""
+    path = write_jsonl(tmp_path / "x.jsonl", [{"en": "a", "de": "b"}, {"en": "c", "de": "d"} | {side: missing}])
     expected = {"en": ("c", "d"), "de": ("c", "d")}[side]
     sides = [text if name != side else "" for name, text in zip(("en", "de"), expected, strict=True)]
     assert list(open_pairs(SourceConfig(jsonl=path), "en", "de")) == [Pair("a", "b"), Pair(*sides)]
-    path = write_jsonl(tmp_path / "y.jsonl", [{"text": None, "label": "x"}, {"text": "a", "label": None}])
+    path = write_jsonl(tmp_path / "y.jsonl", [{"text": missing, "label": "x"}, {"text": "a", "label": missing}])
     with pytest.raises(DataError, match="line 2: label: null instead of text"):
         list(open_labelled(SourceConfig(jsonl=path)))
 

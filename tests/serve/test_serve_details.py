@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pytest
 from support.reversed_folder import folder  # noqa: F401 (a fixture)
 from support.serving import ask_inside, serving, until
 
+from seq2seq import serve
+from seq2seq.cli.translate import FLAGS
 from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.degeneration import REPAIRED, SYMPTOMS
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
 from seq2seq.serve.limits import Limits
@@ -182,3 +186,9 @@ def test_whoever_opens_the_page_does_not_wait_for_torch_with_the_first_text(fold
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert served.stop() == 0  # in the midst of loading
+
+
+def test_the_page_has_words_for_each_flag_of_a_translation():
+    page = (Path(serve.__file__).parent / "page" / "page.js").read_text(encoding="utf-8")
+    named = re.search(r"const FLAGS = \{(.*?)\};", page, re.DOTALL)[1]
+    assert {*FLAGS, *SYMPTOMS, REPAIRED} - {"markup", "placeholder"} <= set(re.findall(r"(\w+): \"", named))

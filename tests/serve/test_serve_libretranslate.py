@@ -1,6 +1,7 @@
 """LibreTranslate's dialect of `s2s serve`: its own client and page, another client, and its fields. About 5 s."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 from deep_translator import LibreTranslator
@@ -44,6 +45,15 @@ def test_libretranslates_own_page_sends_parts(server, translator):
     assert parts(**fields, alternatives=3).json == known
     assert len(known["alternatives"]) == 2  # the model's beam is of 3
     assert known["translatedText"].split("\r\n")[0] == translator.translate(["a man"])[0].text
+    quoted = 'multipart/form-data; boundary="x-y"'
+    assert parts(**fields, alternatives=3, kind=quoted).json == known
+    body = b'--x y\r\nContent-Disposition: form-data; name="q"\r\n\r\n%b\r\n--x y--\r\n'
+    for sent in ("schön ".encode() + b"\xff", "schön".encode("utf-16")):
+        # an invalid byte changes nothing before it, as in other forms
+        spaced = 'multipart/form-data; boundary="x y"'
+        path = "/translate?source=en&target=en"
+        answer = server.ask(path, body % sent, Content_Type=spaced).json["translatedText"]
+        assert answer == server.ask(f"{path}&q={quote(sent)}", b"").json["translatedText"]
     document = parts(**{**fields, "q": "<b>a man</b>", "format": "html"}, alternatives=3)
     assert document.status == 200
     assert document.json["alternatives"] == []

@@ -156,6 +156,18 @@ def test_time_is_divided_among_clients(given_jobs, room, pace):
         queue.deliver(batch, ["b"] * len(batch.members), seconds)
 
 
+def test_clients_that_came_once_are_forgotten():
+    """However many there are: a server that waits has no records of earlier clients, and all of them are equal."""
+    queue = Queue(1000, 10**6)
+    for number in range(100):
+        queue.put(asked_by(f"client {number}", "x", ["a"]))
+        queue.deliver(queue.take(lambda: 100), ["b"], 1.0)
+    assert len(queue._used) <= 1
+    queue.put(asked_by("client 1", "x", ["a"]))
+    queue.put(asked_by("new", "x", ["a"]))
+    assert queue._used["client 1"] == queue._used["new"]
+
+
 def test_who_asks_with_many_settings_waits_for_its_own_requests():
     """200 requests of one client, each of its own kind, and a small one of another: it is in the next batch or two."""
     queue = Queue(1000, 10**6)
@@ -345,6 +357,28 @@ def test_an_internal_error_tells_nothing_but_its_id(translator, tmp_path, caplog
     assert "RuntimeError" in caplog.text
     assert "Geheimnis" not in caplog.text
     assert 's2s_sentences_total{state="failed"} 2' in service.metrics.text().decode()
+
+
+@pytest.mark.parametrize("beam_size", [3, 9])
+@pytest.mark.parametrize(("form", "text"), [("plain", "{}"), ("html", "<p>{}</p>"), ("markdown", "- {}\n")])
+def test_no_sentence_of_a_document_is_longer_than_a_line_may_be(translator, tmp_path, form, text, beam_size):
+    """Because a sentence is computed without interruption, whatever waits behind it."""
+    lengths = []
+
+    class Measuring(ServedTranslator):
+        def compute(self, texts, settings):
+            lengths.extend(len(text.text) for text in texts)
+            return super().compute([text._replace(text="a man") for text in texts], settings)
+
+    make_ours(tmp_path / "model", ending=4.0, d_model=32)  # for the aligner
+    service = Service(Models([Measuring("one", tmp_path / "model", translator, {})]), Limits(line_characters=300))
+    service.worker.start()
+    fields = {"text": text.format("a man rides " * 200), "format": form, "beam_size": beam_size}
+    answer = ask_inside(service, "/v1/translate", json.dumps(fields).encode())
+    service.queue.close()
+    assert answer[0]["status"] == 200
+    assert sum(lengths) > 2000
+    assert max(lengths) <= 300 * 3 / beam_size
 
 
 def test_lines_are_streamed_as_they_are_done(translator, tmp_path):

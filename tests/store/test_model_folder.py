@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.our_models import make_ours
 from support.stored_bytes import flip_a_bit, snapshot
 from support.tokenizer_kinds import KINDS, pair_of_kind
 
+from seq2seq.cli import main
 from seq2seq.config import file as config_file
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import ModelDescription
@@ -361,3 +363,14 @@ print(sorted(folder.iterdir()))
     message, left = found.stdout.strip().splitlines()
     assert "cannot be written (Permission denied)" in message
     assert left == "[]"
+
+
+def test_models_of_different_directions_have_no_mean(tmp_path, capsys):
+    loaded = make_ours(tmp_path / "one")
+    for language in ("fr", "pt_BR"):
+        other = loaded.description.model_copy(update={"target_language": language})
+        save_model(tmp_path / language, loaded.weights, other, loaded.tokenizers)
+        assert main(["average", str(tmp_path / "one"), str(tmp_path / language), "-o", str(tmp_path / "mean")]) == 2
+        told = f"translates en-{language}, but {tmp_path / 'one'} translates en-de; average models of one direction"
+        assert told in capsys.readouterr().err
+        assert not (tmp_path / "mean").exists()

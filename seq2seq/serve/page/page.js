@@ -13,6 +13,7 @@ const FLAGS = {
   long: "was cut off at the length limit", split: "was translated in parts", repaired: "was translated a second time",
   verbatim: "was copied, because it is not language", lost: "lacks characters that the model does not know",
   language: "is in another language", unchanged: "was left unchanged where its translation is empty",
+  pivot: "was translated through another language",
 };
 const FORMATS = { html: "html", htm: "html", xhtml: "xml", xml: "xml", md: "markdown" };
 const $ = (id) => document.getElementById(id);
