@@ -131,7 +131,8 @@ class GradientStep:
         return (total, correct), None
 
     def _split_known(self, batch: Any) -> list[Any]:
-        if self.split_above is None or padded_size(batch) <= self.split_above:
+        # a run that learned to split may continue with weights that each rank must compute equally often
+        if self.split_above is None or not self._weights.can_split_alone or padded_size(batch) <= self.split_above:
             return [batch]
         parts = batch.split()
         return parts if len(parts) < 2 else [part for half in parts for part in self._split_known(half)]

@@ -157,7 +157,8 @@ def test_a_folder_of_pairs_has_no_labels(tmp_path, columns):
     )
 
 
-def test_a_message_about_a_part_counts_the_lines_of_its_file(tmp_path):
+def test_a_message_about_a_part_counts_the_lines_of_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("seq2seq.data.text_files.CHUNK_BYTES", 1)  # the first chunk is read on opening
     folder = write_parts(tmp_path / "pairs", [("a", "b")] * 3)
     with gzip.open(folder / "part-00001.jsonl.gz", "wt") as part:
         part.write('{"source": "a", "target": "b"}\n{"source": ["a"], "target": "b"}\n')

@@ -29,10 +29,10 @@ _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 # -- the gradient ------------------------------------------------------------------------------------------------------
 
 
-def gradients(batches, compute_loss=toy_loss, split_above=None, dropout=0.0):
+def gradients(batches, compute_loss=toy_loss, split_above=None, dropout=0.0, weights=Weights):
     torch.manual_seed(5)
     module = ToyModel(dropout)
-    step = GradientStep(Weights(module, CPU), compute_loss, TrainingConfig())
+    step = GradientStep(weights(module, CPU), compute_loss, TrainingConfig())
     step.split_above = split_above
     total, correct = step.compute_gradient(batches, sum(batch.num_targets for batch in batches))
     return [parameter.grad for parameter in module.parameters()], total.item(), correct.item(), step
@@ -94,6 +94,24 @@ def test_a_size_that_did_not_fit_is_split_before_it_is_tried_again():
         gradients([rows(0, 40)]), gradients([rows(0, 40)], compute, split_above=padded_size(rows(0, 12)))
     )
     assert sizes == [10, 10, 10, 10]
+
+
+class TogetherWeights(Weights):
+    """Weights that all ranks must compute equally often, as those of shards are."""
+
+    can_split_alone = False
+
+
+def test_a_known_size_is_not_split_where_the_other_ranks_would_not():
+    """A run that was split continues with shards."""
+    sizes = []
+
+    def compute(module, batch):
+        sizes.append(len(batch))
+        return toy_loss(module, batch)
+
+    gradients([rows(0, 40)], compute, split_above=padded_size(rows(0, 12)), weights=TogetherWeights)
+    assert sizes == [40]
 
 
 def test_one_failure_is_enough_to_know_what_does_not_fit():
