@@ -72,7 +72,8 @@ def test_who_leaves_takes_the_waiting_sentences_out(server):
         until(lambda: waiting(server) == 0)
     assert server.counts()["withdrawn"] - before > 40
     until(lambda: is_idle(server))
-    assert server.ask("/v1/translate", {"text": "a man"}).status == 200
+    # the batch that was begun is computed to its end, on a busy machine for longer than the deadline of this server
+    until(lambda: server.ask("/v1/translate", {"text": "a man"}).status == 200)
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ from support.number_words import CONFIG, WORDS, sentences
 from seq2seq.cli import main
 
 SETTINGS = (
-    "max_steps=600", "validate_every=600", "log_every=50", "batch_tokens=512", "learning_rate=8.0e-3",
-    "schedule=linear", "warmup_steps=30",
+    "max_steps=360", "validate_every=360", "log_every=50", "batch_tokens=512", "learning_rate=2.0e-2",
+    "schedule=linear", "warmup_steps=20", "optimizer=muon",
 )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ import logging
 import math
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -70,12 +69,6 @@ class ToyModel(nn.Module):
 
     def forward(self, inputs):
         return self.last(self.dropout(self.norm(torch.tanh(self.first(inputs)))))
-
-
-def memory_folder():
-    """For a fixture: a folder in memory where possible; some tests bring hundreds of checkpoints to the disk."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        yield Path(folder)
 
 
 def one_thread():

@@ -14,7 +14,6 @@ from seq2seq.evaluation.uncertainty import of_macro_scores, of_ratio
 from seq2seq.training.judged import Judged, standard_error
 from seq2seq.training.state import METRIC_KEYS, RunState, Sample, Validation, deciding_metric
 
-tmp_path = pytest.fixture(toy_run.memory_folder)
 _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 
 

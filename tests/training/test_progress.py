@@ -18,7 +18,6 @@ from seq2seq.training.activity import Activity
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.progress import duration, estimate
 
-tmp_path = pytest.fixture(toy_run.memory_folder)
 _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 
 

@@ -21,7 +21,6 @@ from seq2seq.store import checkpoint
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
 
 
-tmp_path = pytest.fixture(toy_run.memory_folder)
 _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 
 

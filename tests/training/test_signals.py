@@ -25,7 +25,6 @@ from seq2seq.training.signals import leaving_at_once
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
-tmp_path = pytest.fixture(toy_run.memory_folder)
 _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 
 ALONE = Runtime(torch.device("cpu"), torch.float32)

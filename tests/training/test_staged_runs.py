@@ -16,7 +16,6 @@ from seq2seq.training.optim import learning_rate
 from seq2seq.training.progress import estimate, foreseen_steps, unreached
 from seq2seq.training.state import RunState, Validation, further, progress, schedule_progress
 
-tmp_path = pytest.fixture(toy_run.memory_folder)
 _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 
 TWO = [(1, [1.0, 0.5], False), (None, [0.0, 2.0], True)]

@@ -22,7 +22,6 @@ from seq2seq.training.weights import Weights
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
 
 
-tmp_path = pytest.fixture(toy_run.memory_folder)
 _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 
 
