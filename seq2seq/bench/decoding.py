@@ -35,6 +35,7 @@ from seq2seq.evaluation.text import score_texts
 from seq2seq.files import shipped_folder
 from seq2seq.inference.engine import ONE_BEST, EngineName, override_search
 from seq2seq.inference.loading import load_engine
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.languages import language_code
 from seq2seq.store.model_folder import LoadedModel, load_model
@@ -105,6 +106,8 @@ class OurDecoding(DecodingSystem):
         computing = (settings.device, settings.precision, settings.threads)
         search = {} if record is None else {"record": record}
         self._load = partial(load_engine, (folder,), engine, quantization, *computing, search, settings.direction)
+        loaded = self._load()  # a model of another form is converted once, to the cache
+        self.uses_torch = isinstance(loaded.engine, TorchEngine)
         self.close()
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
@@ -182,13 +185,14 @@ class _DecodingBench:
     def entrants(self, make: Callable[[], DecodingSystem]) -> Iterator[Entrant]:
         """Yield an entrant for each search of a system, after it translated all lines once."""
         outputs = []
+        torch.set_num_threads(self.threads)
+        system = make()
         with peak_memory(self._here.device) as peak:
-            torch.set_num_threads(self.threads)
-            system = make()
             for search in self._searches:
                 system.translate(self._probe.lines[:1], search)
                 outputs.append(system.translate(self._probe.lines, search))
             system.close()
+        on_cpu = self._here.device.type == "cpu"
         for search, (texts, tokens) in zip(self._searches, outputs, strict=True):
             work = "greedy" if search.beam_size == 1 else f"beam {search.beam_size}"
             same = map(str.__eq__, texts, self._first_texts.setdefault(work, texts))
@@ -196,7 +200,7 @@ class _DecodingBench:
                 "output_tokens": tokens,
                 "same_text": significant(sum(same) / len(texts)),
                 **self._bleu(texts),
-                "peak_memory_bytes": next(iter(peak), None),
+                "peak_memory_bytes": next(iter(peak), None) if system.uses_torch or on_cpu else None,
             }
             yield Entrant(system.name, work, partial(self._take_round, system, search, tokens), facts)
 

@@ -1,7 +1,7 @@
 """Other systems that translate with the same model: CTranslate2 alone, and MarianMTModel of transformers.
 
 `decoding` opens them by name. Both use the tokenizers of the model, sort by length, and search with the same beam,
-length penalty and limit.
+length penalty and, in each batch, the limit of its longest line.
 """
 
 from abc import ABC, abstractmethod
@@ -26,9 +26,12 @@ PEERS = ("ctranslate2", "transformers")
 
 
 class DecodingSystem(ABC):
-    """A translation system that is measured."""
+    """A translation system that is measured. It opens its model when it first translates; what is done once for all
+    times, such as a conversion, is done when it is made."""
 
     name: str
+    uses_torch = True
+    """Whether the memory that it takes on a GPU is that of torch, which can be measured."""
 
     @abstractmethod
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
@@ -65,6 +68,8 @@ class BareCTranslate2(DecodingSystem):
     A single sentence is translated by one worker with all threads.
     """
 
+    uses_torch = False
+
     def __init__(self, model: LoadedModel, quantization: str, runtime: Runtime, batch_size: int, folder: Path):
         package = ctranslate2.package()
         self.name = f"ctranslate2 {quantization}"
@@ -89,18 +94,23 @@ class BareCTranslate2(DecodingSystem):
         source, target = self._tokenizers.source, self._tokenizers.target
         ids, end = source.encode_all(lines), ctranslate2.source_end(self._tokenizers)
         tags = target.pieces(target.start_ids[ctranslate2.num_own_starts(self._tokenizers) :])
-        answers = self._opened[workers].translate_batch(
-            [[*source.pieces(row), *end] for row in ids],
-            [tags] * len(ids) if tags else None,
-            max_batch_size=self._batch_size,
-            beam_size=search.beam_size,
-            length_penalty=search.length_penalty,
-            no_repeat_ngram_size=search.no_repeat_ngram,
-            min_decoding_length=search.min_length,
-            max_decoding_length=max(length_limit(row, search) for row in ids) + len(target.start_ids) - 1,
-            return_end_token=True,
-        )
-        outputs = [[self._ids[piece] for piece in answer.hypotheses[0][len(tags) :]] for answer in answers]
+        limits = [length_limit(row, search) + len(target.start_ids) - 1 for row in ids]
+        answers: dict[int, Any] = {}
+        for batch in batches_by_length(ids, self._batch_size):
+            found = self._opened[workers].translate_batch(
+                [[*source.pieces(ids[index]), *end] for index in batch],
+                [tags] * len(batch) if tags else None,
+                beam_size=search.beam_size,
+                length_penalty=search.length_penalty,
+                no_repeat_ngram_size=search.no_repeat_ngram,
+                min_decoding_length=search.min_length,
+                max_decoding_length=max(limits[index] for index in batch),
+                return_end_token=True,
+                asynchronous=True,  # each worker takes the next batch
+            )
+            answers |= zip(batch, found, strict=True)
+        hypotheses = [answers[index].result().hypotheses[0] for index in range(len(ids))]
+        outputs = [[self._ids[piece] for piece in hypothesis[len(tags) :]] for hypothesis in hypotheses]
         return [target.decode(row) for row in outputs], sum(map(len, outputs))
 
     def close(self) -> None:
@@ -116,15 +126,15 @@ class MarianGenerate(DecodingSystem):
         folder = folder / "marian"
         folder.mkdir()
         write_marian(folder, model.description, model.tokenizers, model.weights)
-        loaded = transformers_package().MarianMTModel.from_pretrained(folder, local_files_only=True)
-        self._model = loaded.to(runtime.device, runtime.precision).eval()
+        package, to = transformers_package().MarianMTModel, (runtime.device, runtime.precision)
+        self._open = lambda: package.from_pretrained(folder, local_files_only=True).to(*to).eval()
+        self._model: Any = None
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
+        self._model = self._model or self._open()
         ids = self._tokenizers.source.encode_all(lines)
-        order = sorted(range(len(ids)), key=lambda index: -len(ids[index]))
         texts, tokens = [""] * len(ids), 0
-        for start in range(0, len(order), self._batch_size):
-            batch = order[start : start + self._batch_size]
+        for batch in batches_by_length(ids, self._batch_size):
             for index, output in zip(batch, self._generate([ids[index] for index in batch], search), strict=True):
                 texts[index] = self._tokenizers.target.decode(output)
                 tokens += len(output)
@@ -148,6 +158,13 @@ class MarianGenerate(DecodingSystem):
             early_stopping=search.early_stopping if search.beam_size > 1 else False,
         )
         return [[id_ for id_ in row[1:] if id_ != target.pad_id] for row in outputs.tolist()]
+
+
+def batches_by_length(rows: Sequence[Sequence[int]], size: int) -> Iterator[list[int]]:
+    """Yield the indices of rows in batches, the longest first."""
+    order = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
 
 
 def length_limit(ids: Sequence[int], search: SearchConfig) -> int:

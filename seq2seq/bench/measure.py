@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from seq2seq.config.schema import ModelConfig
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, reason
 from seq2seq.model.transformer import Transformer
 from seq2seq.processes import resident_bytes
 from seq2seq.runtime import Runtime
@@ -60,23 +60,30 @@ def compare(
         number of rounds, with the machine's FLOP/s before each round.
 
     Raises:
-        UserError: our system cannot be measured.
+        UserError: our system cannot be measured in any form.
     """
     entrants: list[Entrant] = []
     left_out: dict[str, str] = {}
+    threads = torch.get_num_threads()
     for name, enter in openings:
         progress(f"opening {name}")
         try:
             entrants += enter()
-        except UserError as error:
-            if name == OURS:
+        except Exception as error:  # whatever another toolkit raises, the others are measured
+            if not entrants or not (isinstance(error, UserError) or name != OURS):
                 raise
-            left_out[name] = str(error)
+            told = str(error) if isinstance(error, UserError) else reason(error)
+            left_out[name] = "; ".join(filter(None, (left_out.get(name), told)))
     works = [entrant.work for entrant in entrants]
     entrants.sort(key=lambda entrant: works.index(entrant.work))
     matmul_size = matmul_size or MATMUL_SIZES[runtime.device.type]
     peaks: list[float] = []
-    take_rounds(entrants, rounds, progress, lambda: peaks.append(matmul_rate(runtime, matmul_size)))
+
+    def begin() -> None:
+        torch.set_num_threads(threads)  # CTranslate2 changes the number for the whole process
+        peaks.append(matmul_rate(runtime, matmul_size))
+
+    take_rounds(entrants, rounds, progress, begin)
     work = {"rounds": rounds, "matmul_size": matmul_size, "matmul_flops_a_second": spread(peaks)}
     return list(figures(entrants, peaks)), left_out, work
 

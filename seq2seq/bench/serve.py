@@ -126,7 +126,9 @@ def bench_serve(
     systems = list(figures(entrants))
     work = {"model": str(folder), "engine": translator.engine_note, "lines": len(lines), "seconds": load.seconds}
     work["lines of a request"] = load.texts
-    return Report("serve", machine(start("cpu", "float32"), systems), work, systems, {})
+    here = start(options.get("device", "auto"), options.get("precision"), options.get("threads"))
+    toolkits = [*systems, *({"name": name.lower()} for name in translator.engine_note.split()[:1])]
+    return Report("serve", machine(here, toolkits), work, systems, {})
 
 
 def _round_of_clients(

@@ -1,7 +1,8 @@
 """The benchmark `s2s bench train`: the speed of training, next to other installed toolkits.
 
 Our system uses the code of `s2s train`: corpus, sampler, stream of batches, gradient step, optimiser and moving
-average. All systems get the same batches in the same order, so that text, ids, padding and budget are the same.
+average. All systems get the same batches in the same order, so that text, ids, padding and budget are the same. Where
+our steps are recorded (on a GPU), only our batches are padded to the shapes that this needs.
 """
 
 import contextlib
@@ -43,6 +44,10 @@ REMARK = (
     "seq2seq lets the allocator keep large blocks (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set), which holds "
     "for the whole process: other toolkits, which do not set it, are faster here than alone"
 )
+REMARK_ON_SHAPES = (
+    "seq2seq has batches of fixed shapes, whose steps are recorded, with more padding; other toolkits have the batches "
+    "of ordinary steps, of the same pairs and budget"
+)
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,15 @@ class _TrainingBench:
     def __init__(self, task: Task, rounds: TrainingRounds, here: Runtime, stack: contextlib.ExitStack):
         self.updates = rounds.steps or 0
         self.padding: list[float] = []
-        """The share of padding in each round."""
+        """The share of padding in each round of our system."""
         self._task, self._device, self._stack, self._seconds = task, here.device, stack, rounds.seconds
 
-    def entrants(self, name: str, make: Callable[[], TrainingSystem]) -> Iterator[Entrant]:
-        """Yield a system, after updates on the batches that need the most memory and two updates of its stream."""
-        task = self._task
+    def entrants(
+        self, name: str, task: Task, open_system: Callable[[], Callable[[], TrainingSystem]]
+    ) -> Iterator[Entrant]:
+        """Yield a system that trains on the batches of `task`, after updates on those that need the most memory and two
+        updates of its stream. `open_system` imports what it needs, and returns a function that makes it."""
+        make = open_system()
         largest = [task.make_batch(indices, 0) for indices in task.sampler.largest_batches()]
         stream = BatchStream(task.sampler, task.make_batch, pin_memory=self._device.type == "cuda")
         self._stack.callback(stream.close)
@@ -95,7 +103,7 @@ class _TrainingBench:
         self.updates = self.updates or max(1, round(self._seconds / seconds[1]))  # our system is the first
         parameters = sum(weight.numel() for weight in system.module.parameters() if weight.requires_grad)
         facts = {"parameters": parameters, "peak_memory_bytes": next(iter(peak), None)}
-        yield Entrant(name, "", partial(self._take_round, system, stream), facts)
+        yield Entrant(name, "", partial(self._take_round, system, stream, task is self._task), facts)
 
     def _updates(
         self, system: TrainingSystem, stream: BatchStream, number: int
@@ -111,10 +119,12 @@ class _TrainingBench:
 
         return seconds_of(work, self._device), seen
 
-    def _take_round(self, system: TrainingSystem, stream: BatchStream) -> dict[str, float]:
+    def _take_round(self, system: TrainingSystem, stream: BatchStream, is_padded_as_ours: bool) -> dict[str, float]:
         seconds, seen = self._updates(system, stream, self.updates)
         tokens, targets = sum(batch.num_tokens for batch in seen), sum(batch.num_targets for batch in seen)
-        self.padding.append(1 - tokens / sum(batch.source_ids.numel() + batch.target_input.numel() for batch in seen))
+        if is_padded_as_ours:
+            cells = sum(batch.source_ids.numel() + batch.target_input.numel() for batch in seen)
+            self.padding.append(1 - tokens / cells)
         flops = 3 * forward_flops(self._task.model, tokens - targets, targets)  # the backward pass is twice as much
         return {
             "tokens_per_second": tokens / seconds,
@@ -156,11 +166,12 @@ def bench_training(
         progress("preparing")
         task = build(Inputs.open(config, cache), None, here)
         bench = _TrainingBench(task, rounds, here, stack)
-        peers_too = training.model_copy(update={"compile": task.compilation.is_on})
+        ordinary = _unrecorded(task, config, cache, here) if peers else task
+        peers_too = training.model_copy(update={"compile": ordinary.compilation.is_on})
         shape = (task.config.model, task.tokenizers, peers_too, here)
-        makers = {OURS: partial(OurTraining, task, training, here)}
-        makers |= {f"{peer} MarianMTModel": partial(open_training_peer, *shape) for peer in peers}
-        openings = [(name, partial(bench.entrants, name, make)) for name, make in makers.items()]
+        entering = [(OURS, task, lambda: partial(OurTraining, task, training, here))]
+        entering += [(f"{peer} MarianMTModel", ordinary, partial(open_training_peer, *shape)) for peer in peers]
+        openings = [(name, partial(bench.entrants, name, *one)) for name, *one in entering]
         systems, left_out, rounds_taken = compare(openings, rounds.rounds, here, rounds.matmul_size, progress)
         work = {
             "corpus": ", ".join(record.name for record in task.data if record.role == "train"),
@@ -173,4 +184,13 @@ def bench_training(
             "padding": significant(statistics.mean(bench.padding)),
             **rounds_taken,
         }
-        return Report("train", machine(here, systems), work, systems, left_out, (REMARK,))
+        remarks = (REMARK,) if ordinary is task else (REMARK, REMARK_ON_SHAPES)
+        return Report("train", machine(here, systems), work, systems, left_out, remarks)
+
+
+def _unrecorded(task: Task, config: Config, cache: Path, here: Runtime) -> Task:
+    """Return the task as it is without recorded steps, whose batches other toolkits get."""
+    if not task.recording.is_on:
+        return task
+    without = config.model_copy(update={"training": config.training.model_copy(update={"record": False})})
+    return build(Inputs.open(without, cache), None, here)

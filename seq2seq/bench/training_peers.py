@@ -5,7 +5,7 @@ dropout, clipping and fused AdamW as our system.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,15 +26,16 @@ IGNORED = -100
 
 def open_training_peer(
     config: ModelConfig, tokenizers: TokenizerPair, training: TrainingConfig, runtime: Runtime
-) -> "HandLoop":
-    """Return MarianMTModel in a training loop.
+) -> Callable[[], "HandLoop"]:
+    """Return a function that makes MarianMTModel in a training loop; the package is imported before.
 
     Raises:
         UserError: transformers is not installed, or the model cannot have these sizes.
     """
     if config.head_width * config.num_heads != config.d_model or config.activation == "swiglu":
         raise UserError("it has neither swiglu nor a head_dim other than d_model / num_heads")
-    return HandLoop(MarianLogits(config, tokenizers), training, runtime)
+    _ = transformers_package().MarianMTModel  # imports it
+    return lambda: HandLoop(MarianLogits(config, tokenizers), training, runtime)
 
 
 class TrainingSystem(ABC):

@@ -39,7 +39,7 @@ def train(path: Path, minutes: float, folder: Path) -> int:
     with contextlib.closing(runtime.start("cpu", "auto", None)) as here:
         runtime.seed_everything(config.seed)
         task = build(Inputs.open(config, folder / "cache"), None, here)
-        peer = open_training_peer(task.config.model, task.tokenizers, config.training, here)
+        peer = open_training_peer(task.config.model, task.tokenizers, config.training, here)()
         assert isinstance(peer.module, MarianLogits)
         step, budget = 0, minutes * 60 * torch.get_num_threads()
         with contextlib.closing(BatchStream(task.sampler, task.make_batch)) as stream:

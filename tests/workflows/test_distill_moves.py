@@ -1,6 +1,7 @@
 """A distillation continues after its folders were moved, and makes a deleted result again if a step needs it."""
 
 import gzip
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from seq2seq.config.values import PARTS_FILE
 from seq2seq.errors import UserError
 from seq2seq.files import read_object, record
 from seq2seq.workflows.augment.request import prepare
-from seq2seq.workflows.distill.steps import Distillation, Student
+from seq2seq.workflows.distill.steps import RESULT, Distillation, Student
 from seq2seq.workflows.parts import PartCounts, finish_folder, open_parts, write_part
 
 CONFIG = """
@@ -164,6 +165,31 @@ def test_what_was_deleted_is_made_again_if_a_step_that_is_left_needs_it(project,
     for path in map(Path, deleted):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert {name for name, is_left in student()._is_left(results).items() if is_left} == set(left)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_a_step_that_is_stopped_when_it_is_done_again_is_left(project, monkeypatch):
+    """Also if a later step has a result that is no longer that of this student."""
+    first = student()
+    description = open_parts(first.folder, first._identity(), {}, RESULT)
+    results = {name: {} for name in STEPS} | {"augment": write_pairs(Path("out/pairs"))}
+    (first.folder / RESULT).write_text(json.dumps({**description, "steps": results}))
+    for folder in ("out/int8", "out/pairs"):
+        Path(folder).mkdir(exist_ok=True)
+    Path("out/report.html").touch()
+
+    def interrupted(self):
+        (self.run / "best").mkdir(parents=True, exist_ok=True)
+        raise Interrupted
+
+    monkeypatch.setattr(Student, "_train", interrupted)
+    for _ in range(2):  # the second finds a model of a training that is not finished
+        with pytest.raises(Interrupted):
+            student().make()
+        assert read_object(first.folder / RESULT)["steps"].keys() == {"augment"}
 
 
 def test_a_student_of_a_teacher_with_two_vocabularies_ties_none_of_them(project):

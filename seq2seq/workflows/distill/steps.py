@@ -144,17 +144,25 @@ class Student:
             "convert": self._convert,
             "measure": lambda: self._measure(done),
         }
-        is_left = self._is_left(done)
+
+        def note() -> None:
+            atomic.write_file(self.folder / RESULT, json_text(description).encode())
+
+        left = {name for name, is_left in self._is_left(done).items() if is_left}
+        if again := left & done.keys():
+            for name in again:
+                del done[name]
+            note()  # a step that is stopped when it is done again is not taken for done
         for number, (name, step) in enumerate(steps.items(), start=1):
-            if not is_left[name]:
+            if name not in left:
                 logger.info("step %d of %d, %s: done", number, len(steps), name)
                 continue
-            again = " again, because its result is missing or has changed" if name in done else ""
-            logger.info("step %d of %d, %s%s", number, len(steps), name, again)
+            reason = " again, because its result is missing or has changed" if name in again else ""
+            logger.info("step %d of %d, %s%s", number, len(steps), name, reason)
             if (result := step()) is None:
                 break
             done[name] = result
-            atomic.write_file(self.folder / RESULT, json_text(description).encode())
+            note()
         return description
 
     def _is_left(self, done: Mapping[str, Any]) -> dict[str, bool]:
