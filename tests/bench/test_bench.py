@@ -60,21 +60,26 @@ def measure_training(folder, **options):
     return training.bench_training(config, folder / "cache", rounds=rounds, **options)
 
 
+def watch_updates(patch, note):
+    """Let `note` have each system and its batches before they are used."""
+
+    def watched(update):
+        return lambda self, batches: note(self, batches) or update(self, batches)
+
+    for system in (training.OurTraining, HandLoop):
+        patch.setattr(system, "update", watched(system.update))
+
+
 @pytest.fixture(scope="module")
 def trained(folder):
     """The report, and the batches that each system was given, in order."""
     given = {}
 
-    def spied(update):
-        def spy(self, batches):
-            given.setdefault(id(self), []).append([batch.source_ids.tolist() for batch in batches])
-            return update(self, batches)
-
-        return spy
+    def note(system, batches):
+        given.setdefault(id(system), []).append([batch.source_ids.tolist() for batch in batches])
 
     with pytest.MonkeyPatch.context() as patch:
-        for system in (training.OurTraining, HandLoop):
-            patch.setattr(system, "update", spied(system.update))
+        watch_updates(patch, note)
         report = measure_training(folder)
     return report, list(given.values())
 
@@ -232,18 +237,13 @@ def test_recorded_steps_are_measured_where_training_has_them(folder, monkeypatch
         training.bench_training(config, folder / "cache", peers=(), rounds=rounds)
     tapes, filled = Tapes(), {}
 
-    def spied(update):
-        def spy(self, batches):
-            filled.setdefault(type(self), set()).update(batch.is_filled for batch in batches)
-            return update(self, batches)
-
-        return spy
+    def note(system, batches):
+        filled.setdefault(type(system), set()).update(batch.is_filled for batch in batches)
 
     as_on_a_gpu(monkeypatch)
     monkeypatch.setattr(recorded, "CudaGraphs", lambda: tapes)
     monkeypatch.setattr(training, "check_record", lambda *_: None)
-    for system in (training.OurTraining, HandLoop):
-        monkeypatch.setattr(system, "update", spied(system.update))
+    watch_updates(monkeypatch, note)
     report = training.bench_training(config, folder / "cache", rounds=rounds)
     assert sum(tape.replays for tape in tapes.made) > 40
     assert filled == {training.OurTraining: {True}, HandLoop: {False}}

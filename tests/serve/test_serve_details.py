@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.our_models import make_ours
 from support.reversed_folder import folder  # noqa: F401 (a fixture)
 from support.serving import ask_inside, serving, until
 
@@ -18,6 +19,7 @@ from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.models import Models, load
+from seq2seq.serve.served import ServedTranslator
 from seq2seq.serve.service import Service
 from seq2seq.text.glossary import Glossary
 
@@ -192,3 +194,26 @@ def test_the_page_has_words_for_each_flag_of_a_translation():
     page = (Path(serve.__file__).parent / "page" / "page.js").read_text(encoding="utf-8")
     named = re.search(r"const FLAGS = \{(.*?)\};", page, re.DOTALL)[1]
     assert {*FLAGS, *SYMPTOMS, REPAIRED} - {"markup", "placeholder"} <= set(re.findall(r"(\w+): \"", named))
+
+
+@pytest.mark.parametrize("beam_size", [3, 9])
+@pytest.mark.parametrize(("form", "text"), [("plain", "{}"), ("html", "<p>{}</p>"), ("markdown", "- {}\n")])
+def test_no_sentence_of_a_document_is_longer_than_a_line_may_be(tmp_path, form, text, beam_size):
+    """Because a sentence is computed without interruption, whatever waits behind it."""
+    lengths = []
+
+    class Measuring(ServedTranslator):
+        def compute(self, texts, settings):
+            lengths.extend(len(text.text) for text in texts)
+            return super().compute([text._replace(text="a man") for text in texts], settings)
+
+    make_ours(tmp_path / "model", ending=4.0, d_model=32)
+    translator = Translator.load(tmp_path / "model", engine="torch", threads=1)
+    service = Service(Models([Measuring("one", tmp_path / "model", translator, {})]), Limits(line_characters=300))
+    service.worker.start()
+    fields = {"text": text.format("a man rides " * 200), "format": form, "beam_size": beam_size}
+    answer = ask_inside(service, "/v1/translate", json.dumps(fields).encode())
+    service.queue.close()
+    assert answer[0]["status"] == 200
+    assert sum(lengths) > 2000
+    assert max(lengths) <= 300 * 3 / beam_size

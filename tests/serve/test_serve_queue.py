@@ -359,28 +359,6 @@ def test_an_internal_error_tells_nothing_but_its_id(translator, tmp_path, caplog
     assert 's2s_sentences_total{state="failed"} 2' in service.metrics.text().decode()
 
 
-@pytest.mark.parametrize("beam_size", [3, 9])
-@pytest.mark.parametrize(("form", "text"), [("plain", "{}"), ("html", "<p>{}</p>"), ("markdown", "- {}\n")])
-def test_no_sentence_of_a_document_is_longer_than_a_line_may_be(translator, tmp_path, form, text, beam_size):
-    """Because a sentence is computed without interruption, whatever waits behind it."""
-    lengths = []
-
-    class Measuring(ServedTranslator):
-        def compute(self, texts, settings):
-            lengths.extend(len(text.text) for text in texts)
-            return super().compute([text._replace(text="a man") for text in texts], settings)
-
-    make_ours(tmp_path / "model", ending=4.0, d_model=32)  # for the aligner
-    service = Service(Models([Measuring("one", tmp_path / "model", translator, {})]), Limits(line_characters=300))
-    service.worker.start()
-    fields = {"text": text.format("a man rides " * 200), "format": form, "beam_size": beam_size}
-    answer = ask_inside(service, "/v1/translate", json.dumps(fields).encode())
-    service.queue.close()
-    assert answer[0]["status"] == 200
-    assert sum(lengths) > 2000
-    assert max(lengths) <= 300 * 3 / beam_size
-
-
 def test_lines_are_streamed_as_they_are_done(translator, tmp_path):
     """The worker begins with a line when the one before has been sent, and not earlier."""
 
