@@ -92,9 +92,8 @@ def model(trained_marian, tmp_path_factory):
 
 def measure_decoding(model, threads=1, **options):
     rounds = decoding.DecodingRounds(ROUNDS, 6, (1, 3), single_sentences=2, batch_size=4, matmul_size=32)
-    lines = Probe(("", *SOURCE), ("", *TARGET))
     engines = decoding.Engines(device="cpu", threads=threads)
-    return decoding.bench_decoding(model, lines, engines, rounds=rounds, **options)
+    return decoding.bench_decoding(model, Probe(("", *SOURCE), ("", *TARGET)), engines, rounds=rounds, **options)
 
 
 @pytest.fixture(scope="module")
