@@ -243,7 +243,7 @@ def _choose_device(name: str, local_rank: int) -> torch.device:
         raise UserError(f"device {name!r}: not a device name; write cuda or cuda:1") from error
     if kind == "cuda":
         if not torch.cuda.is_available():
-            raise UserError(f"device {name!r}: torch sees no CUDA device here; use --device cpu")
+            raise UserError(f"device {name!r}: torch sees no CUDA device here; use cpu")
         index, count = local_rank if device.index is None else device.index, torch.cuda.device_count()
         if device.index is not None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
             raise UserError(f"device {name!r}: under torchrun each rank uses its own device; write cuda")
@@ -255,7 +255,7 @@ def _choose_device(name: str, local_rank: int) -> torch.device:
             raise UserError(f"device {name!r}: this machine has {count} CUDA devices, counted from 0")
         return torch.device("cuda", index)
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise UserError(f"device {name!r}: torch sees no Apple GPU here; use --device cpu")
+        raise UserError(f"device {name!r}: torch sees no Apple GPU here; use cpu")
     return device
 
 

@@ -74,8 +74,8 @@ def command(
     """Train the model of CONFIG on translations by TEACHERs, an ensemble if there are several.
 
     Five steps: the teachers translate the source side of data.train and --text; the student is trained; its search
-    settings are tuned; it is converted to int8 for CTranslate2; teacher and student are measured. The last two are in
-    int8/, distill.json and report.html. If the command is stopped in any step, the same command continues.
+    settings are tuned; it is converted to int8 for CTranslate2; teacher and student are measured. The last two steps
+    write int8/, distill.json and report.html. If the command is stopped in any step, the same command continues.
 
     Without a section model, the student has preset student. Without settings of tokenizer, it has the tokenizer of
     TEACHER, or a new one if TEACHER has many languages. Such a TEACHER translates in the direction of CONFIG.
@@ -107,7 +107,7 @@ def command(
         logger.info("stopped; the same command continues")
         return
     _report(steps["measure"])
-    click.echo(f"{output}: report.html; the student is in int8, and for PyTorch in model")
+    click.echo(f"{output}: the report is report.html, the student int8 (for CTranslate2) and model (for PyTorch)")
 
 
 def _check_usage(teachers: Sequence[Path], config: Path) -> None:

@@ -10,7 +10,7 @@ from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.config import ranges
 from seq2seq.errors import DataError, ModelError
-from seq2seq.store.finding import BEST
+from seq2seq.store.finding import BEST, newest_run
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def _run_of(model: Path) -> Path:
 
 def _run_folder(run: Path | None) -> Path:
     """Return the folder with metrics.jsonl: RUN, or the run whose best model RUN is."""
-    folder = Path("runs/latest").resolve() if run is None else run
+    folder = newest_run(None) if run is None else run
     if run is None:
         logger.info("using %s", folder)
     for candidate in [folder, folder.resolve().parent] if folder.resolve().name == BEST else [folder]:

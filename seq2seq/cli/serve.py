@@ -92,7 +92,7 @@ REFUSED_PORTS = frozenset(
     "(format: s2s glossary check --help).",
 )
 @options.direction_options
-@options.pivot_option("pairs without it, unless MODEL is known to be trained for them")
+@options.pivot_option("pairs without this language whose direction MODEL was not trained for, as far as is known")
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -152,4 +152,6 @@ def command(
     translating = {key: value for key, value in loading.items() if value is not None}
     computing = {key: loading[key] for key in ("device", "precision", "threads")}
     loaded = served.load(models or options.newest_models(), translating, computing, pivot)
+    if glossaries and not loaded.translators:
+        raise click.UsageError("--glossary: there is no translation model; name one, or leave the glossary out")
     serve(loaded, limits, access, bound, terms)

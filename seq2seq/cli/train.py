@@ -69,6 +69,15 @@ def _log_result(result: "TrainingResult", folder: Path, config: "Config") -> Non
     if way := further(result, config.training):
         logger.log(logging.WARNING if result.is_improving else logging.INFO, "%s", way)
     verb = "translate" if config.task == "translation" else "classify"
-    logger.info("try: echo 'Your text.' | s2s %s %s", verb, folder)
+    logger.info("try: echo 'Your text.' | s2s %s %s%s", verb, folder, _named_languages(config))
     if config.task == "translation" and config.data.test:
         logger.info("and: s2s bleu --model %s", folder)
+
+
+def _named_languages(config: "Config") -> str:
+    """Return the options that a model of many languages needs, with the first of its directions."""
+    if config.languages is None:
+        return ""
+    source = config.languages.source[0]
+    target = next((other for other in config.languages.target if other != source), source)
+    return f" --from {source} --to {target}"

@@ -42,7 +42,7 @@ class TokenizerConfig(Section):
     """One vocabulary for both languages."""
     byte_fallback: bool = True
     """Encode unknown characters as bytes, so that decoding gives back any text."""
-    character_coverage: Annotated[float, Range(0.9, 1.0)] = 0.9995
+    character_coverage: Annotated[float, Range(0.98, 1.0)] = 0.9995
     """Share of the characters of the training text that the pieces cover."""
     normalization: Literal["identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf"] = "identity"
     """SentencePiece's rule; with anything but identity decoding may change the text."""

@@ -113,8 +113,8 @@ class Comparison:
     def lines_of_report(self) -> list[str]:
         """Return the figures as lines of text."""
         report = [
-            f"{self.identical:,} of {self.lines:,} translations identical; against the original's "
-            f"chrF {self.chrf:.2f} ({self.least_chrf:g} is required), BLEU {self.bleu:.2f}",
+            f"{self.identical:,} of {self.lines:,} translations are those of the original; with these as references, "
+            f"chrF is {self.chrf:.2f} ({self.least_chrf:g} is required) and BLEU {self.bleu:.2f}",
         ]
         if self.bleu_change is not None:
             report.append(

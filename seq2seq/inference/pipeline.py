@@ -11,10 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, shown
 from seq2seq.inference.overlap import Work, finish, side_by_side
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator, unequal
+from seq2seq.text.alignment import KINDS
 
 if TYPE_CHECKING:
     from seq2seq.inference.aligner import Aligner
@@ -183,6 +184,8 @@ class Pipeline:
             raise unequal(count + extra, f"{count:,}")
 
     def _check_aligner(self, details: Collection[str], form: str) -> None:
+        if unknown := [name for name in details if name not in KINDS]:
+            raise UserError(f"details {shown(unknown[0])}: not one of {', '.join(KINDS)}")
         if self.aligner is None and (self.glossary or details or form != TEXT):
             raise UserError("this pipeline has no aligner; load it with the argument with_aligner=True")
 

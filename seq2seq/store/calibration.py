@@ -136,7 +136,7 @@ def summary(calibration: Calibration) -> list[str]:
         lines.append(f"Confidence, by fifths of held-out sentences (good: chrF of at least 60): {'; '.join(bins)}.")
     if calibration.stand_ins:
         shares = ", ".join(f"{group.name} {100 * group.kept:.0f} %" for group in calibration.stand_ins)
-        lines.append(f"Placeholders for variables and addresses that survive translation: {shares}.")
+        lines.append(f"Placeholders for variables and addresses, and how many of them a translation keeps: {shares}.")
     return lines
 
 

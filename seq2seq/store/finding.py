@@ -32,7 +32,7 @@ def find_model(path: str | Path | None, task: str | None = None) -> Path:
     if folder.exists() and (form := foreign_form(folder)):
         raise ModelError(f"{path}: {form}")
     if folder.is_file():
-        raise ModelError(f"{path}: a file; name the model folder that it belongs to")
+        raise ModelError(f"{path}: a file; name the folder of a model (a text to translate is named with --input)")
     if not folder.is_dir():
         from seq2seq import hub
 

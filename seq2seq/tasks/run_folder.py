@@ -248,7 +248,7 @@ def refusal(folder: RunFolder, changed: Mapping[str, str]) -> ConfigError | None
     frozen = [f"{key}: {what}" for key, what in changed.items() if not may_change(key)]
     if not frozen or not folder.has_learned:
         return None
-    ways = ["put it back", "start over with --overwrite", "choose another --run-dir"]
+    ways = ["undo the change", "start over with --overwrite", "choose another --run-dir"]
     if folder.best.is_dir():
         ways.append(f"train on from its best model: --set training.init_from={folder.path} --run-dir {folder.path}-2")
     return ConfigError(

@@ -66,7 +66,7 @@ class Share:
 
     def __str__(self) -> str:
         shares = f"{100 * self.before:.3g} % of all, {100 * self.after:.3g} % of an epoch"
-        return f"{self.examples:,} {self.noun}, {shares}, each seen {self.times:.3g} times"
+        return f"{self.examples:,} {self.noun}, {shares}, each seen {self.times:.3g} time{'s' * (self.times != 1)}"
 
 
 def shares_of(

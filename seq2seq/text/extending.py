@@ -81,7 +81,7 @@ class Extended:
             f"added: {counted(characters, 'character')} and {counted(len(self.pieces) - characters, 'longer piece')}"
         ]
         first = sorted(self.pieces, key=lambda added: -added.count)[:SHOWN_PIECES]
-        lines += [f"  {added.piece} {added.count:,} times ({' '.join(added.made_of)})" for added in first]
+        lines += [f"  {added.piece} {counted(added.count, 'time')} ({' '.join(added.made_of)})" for added in first]
         more = len(self.pieces) - len(first)
         lines += [f"  and {more:,} more, in {TABLE}"] if more else []
         return [

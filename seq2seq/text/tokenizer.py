@@ -159,7 +159,8 @@ class Tokenizer(ReadingTokenizer):
             problem = f"cannot be read ({error.strerror}); a model folder holds its tokenizer"
             raise ModelError(f"{path}: {problem}") from error
         except (RuntimeError, ValueError, TypeError) as error:
-            raise ModelError(f"{path}: not a SentencePiece model; copy the model folder again") from error
+            remedy = "name another file, or copy the model folder again"
+            raise ModelError(f"{path}: not a SentencePiece model; {remedy}") from error
 
     def save(self, path: Path) -> None:
         """Write the .spm file."""

@@ -89,6 +89,8 @@ def _possible_size(error: RuntimeError, config: TokenizerConfig) -> int:
         logger.warning("tokenizer.vocab_size: the corpus is too small for %s pieces; using %s", *size)
         return int(found[1])
     if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        problem = f"{config.vocab_size} is too small for the characters alone; raise it to more than {found[1]}"
-        raise ConfigError("tokenizer.vocab_size", [f"{problem}, or lower tokenizer.character_coverage"]) from error
+        kinds = "bytes and characters" if config.byte_fallback else "characters"
+        way = "use tokenizer.byte_fallback: false" if config.byte_fallback else "lower tokenizer.character_coverage"
+        problem = f"{config.vocab_size} is too small for the {kinds} alone; raise it to more than {found[1]}, or {way}"
+        raise ConfigError("tokenizer.vocab_size", [problem]) from error
     raise ConfigError("tokenizer", [f"SentencePiece cannot train on this text ({message})"]) from error

@@ -15,6 +15,7 @@ from seq2seq import runtime
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import ModelConfig, TokenizerConfig
 from seq2seq.data.collate import collate_translation
+from seq2seq.errors import UserError
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.scorer import Scorer
@@ -218,6 +219,8 @@ def test_a_typed_tag_gives_the_details_and_terms_of_its_language(opus, repeats):
         Pipeline.load(opus, glossary=entries, engine="torch", device="cpu", beam_size=1, target_language=to)
         for to in (None, "deu")
     )
+    with pytest.raises(UserError, match="details 'foo': not one of alignment, words, confidence"):
+        plain.translate([line], details=("alignment", "foo"))
     (typed,) = plain.translate([f" {TYPED}{line}"], details=("alignment", "confidence"))
     (named,) = german.translate([line], details=("alignment", "confidence"))
     assert len(typed.parts) == len(named.parts)

@@ -33,6 +33,7 @@ def server(folder):
         ("one --port 70000", "--port"),
         ("one --deadline 0", "--deadline"),
         ("missing", "missing"),
+        ("labels --glossary terms.tsv", "no translation model"),
     ],
 )
 def test_what_keeps_it_from_starting_is_one_line(folder, server, typed, words, monkeypatch, capsys):
@@ -40,6 +41,7 @@ def test_what_keeps_it_from_starting_is_one_line(folder, server, typed, words, m
     (folder / "empty").write_text("# no key\n\n")
     (folder / "spaced").write_text("two words\n")
     (folder / "none").write_text("None\n")
+    (folder / "terms.tsv").write_text("man\tMann\n")
     assert (
         main(["serve", *typed.format(taken=server.port).split(), *([] if "--port" in typed else ["--port", "0"])]) == 2
     )

@@ -122,7 +122,7 @@ def test_folders_of_ours_are_taken_whatever_is_beside(tmp_path):
         write(model / name, b"GGUF")
     assert find_model(model) == model
     load_model(model)
-    with pytest.raises(ModelError, match="name the model folder that it belongs to"):
+    with pytest.raises(ModelError, match="name the folder of a model"):
         find_model(model / "model.safetensors")
 
 

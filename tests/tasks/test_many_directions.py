@@ -17,6 +17,7 @@ from support.many_directions import CONFIG, LONG, TRAINED, train, write_corpora
 
 from seq2seq import runtime
 from seq2seq.cli import main
+from seq2seq.cli.train import _named_languages
 from seq2seq.config import file as config_file
 from seq2seq.config.schema import SearchConfig, TrainingConfig
 from seq2seq.errors import UserError
@@ -97,6 +98,12 @@ def test_figures_are_by_direction_and_the_worst_decides(run):
     state = json.loads(max((run / "checkpoints").glob("step_*")).joinpath("state.json").read_text())["run"]
     metric = state["metric"]
     assert [value for _, value in state["validations"]] == [record[f"{metric}.worst"] for record in validations]
+
+
+def test_the_command_that_the_log_suggests_names_a_direction(run):
+    _, source, _, target = _named_languages(config_file.load(run / "config.yaml")).split()
+    assert (source, target) == ("en", "de")
+    Translator.load(run, source_language=source, target_language=target)
 
 
 def test_the_log_has_the_worst_beside_the_mean(run, tmp_path, caplog):

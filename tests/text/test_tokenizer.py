@@ -127,6 +127,8 @@ def test_impossible_training_is_one_line_with_a_remedy():
     with pytest.raises(ConfigError, match=r"vocab_size: 64 .* raise it to more than 2\d\d") as error:
         Tokenizer.train(CORPUS, config(vocab_size=64), seed=1)
     assert "\n" not in str(error.value)
+    assert "byte_fallback: false" in str(error.value)
+    Tokenizer.train(CORPUS, config(vocab_size=64, byte_fallback=False), seed=1)  # the remedy
     for nothing in ([], ["", "   "]):
         with pytest.raises(DataError, match="no text"):
             Tokenizer.train(nothing, config(), seed=1)

@@ -167,8 +167,7 @@ def test_table_json_and_page_have_the_same_figures(tmp_path, monkeypatch, capsys
         assert f"{name} {' '.join(cells)}" in text
     for pair in found["pairs"]:
         title, names = found["titles"][pair["metric"]], f"{pair['first']} - {pair['second']}"
-        p_values = [shown_p(pair[key]) for key in ("p_value", "corrected")]
-        figures = [f"{pair['difference']:+.2f}", *p_values]
+        figures = [f"{pair['difference']:+.2f}", f"{shown_p(pair['p_value'])} (sacreBLEU)", shown_p(pair["corrected"])]
         assert f"{names} {title} {figures[0]} p {figures[1]} corrected {figures[2]}" in shown
         assert " ".join((names, title, *figures)) in text
     for signature in found["signatures"].values():

@@ -54,7 +54,7 @@ def test_the_test_of_seeds_says_their_number_and_is_not_called_sacrebleus(tmp_pa
     test = Lines("set", [REFERENCE])
     found = compare([*several, *SYSTEMS[1:]], test, ["bleu"])
     over_seeds, _, single = found.pairs
-    assert [p_of(pair).partition(" (")[2] for pair in found.pairs] == ["3 and 1 seeds)", "3 and 1 seeds)", ""]
+    assert [p_of(pair).partition(" (")[2] for pair in found.pairs] == ["3 and 1 seeds)", "3 and 1 seeds)", "sacreBLEU)"]
     assert over_seeds.corrected >= over_seeds.p_value
     (alone,) = compare(SYSTEMS[1:], test, ["bleu"]).pairs
     assert single.p_value == alone.p_value  # that of sacreBLEU

@@ -20,16 +20,16 @@ def shown_p(p_value: float) -> str:
 
 
 def p_of(pair: PairTest) -> str:
-    """Return the p-value of a pair, with the numbers of seeds if a row has several."""
-    seeds = f" ({pair.seeds[0]} and {pair.seeds[1]} seeds)" if pair.is_over_seeds else ""
-    return f"{shown_p(pair.p_value)}{seeds}"
+    """Return the p-value of a pair, with the numbers of seeds if a row has several, else with its source."""
+    source = f"{pair.seeds[0]} and {pair.seeds[1]} seeds" if pair.is_over_seeds else "sacreBLEU"
+    return f"{shown_p(pair.p_value)} ({source})"
 
 
 def meaning_of_p(pairs: Sequence[PairTest]) -> list[str]:
     """Return the sentences that explain the p-values of these pairs."""
     found = []
     if not all(pair.is_over_seeds for pair in pairs):
-        found.append("p is that of sacreBLEU (--paired-bs) and cannot be below 0.001.")
+        found.append("The p of sacreBLEU is that of --paired-bs, another test, and cannot be below 0.001.")
     if any(pair.is_over_seeds for pair in pairs):
         found.append("A p with numbers of seeds is two-sided, over lines and seeds, and not corrected.")
     return [*found, "The corrected p is two-sided, with Holm's correction, and decides."]
