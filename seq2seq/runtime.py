@@ -120,6 +120,14 @@ def start(device: str = "auto", precision: str | None = "auto", threads: int | N
     return runtime
 
 
+def current_device(device: torch.device) -> contextlib.AbstractContextManager:
+    """Return a context in which new streams and events of this thread are those of `device`.
+
+    `start` chooses the device of its thread only. Another one, such as the worker of a server, has the first GPU.
+    """
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+
+
 def _join(device: torch.device) -> None:
     """Join the process group described by torchrun's environment."""
     store, rank, world_size = next(dist.rendezvous("env://", timeout=WAIT_LIMIT))

@@ -192,7 +192,7 @@ class CTranslate2Engine:
         self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
     ) -> dict[int, list[Hypothesis]]:
         """Search the sentences with these indices, with their limits; return the hypotheses by index."""
-        options = _options(config)
+        options = _options(config, len(self._target_pieces))
         submitted = (
             (group, self._submit([sentences[index] for index in group], limit, config, options))
             for group in self._groups(sentences, indices, limits, config)
@@ -247,7 +247,7 @@ class CTranslate2Engine:
             max_decoding_length=limit + _num_tags(sentences[0]),
             suppress_sequences=[self._to_target(ids) for ids in sentences[0].forbidden] or None,
             asynchronous=True,
-            min_decoding_length=min_length(sentences[0], config) + _num_tags(sentences[0]),
+            min_decoding_length=min(min_length(sentences[0], config), limit) + _num_tags(sentences[0]),
             **options,
         )
 
@@ -259,7 +259,7 @@ class CTranslate2Engine:
             ids = tuple([self._target_ids[piece] for piece in (pieces[:-1] if finished else pieces)])
             log_prob = score * max(len(whole), 1) ** _length_penalty(config)
             hypotheses.append(_hypothesis(ids, finished, log_prob, config))
-        return hypotheses
+        return (hypotheses * config.n_best)[: config.n_best] if config.sample else hypotheses
 
     def _scored(
         self,
@@ -373,10 +373,9 @@ def _open(folder: Path, device: str, threads: int) -> Any:
         raise UserError(f"{folder}: ctranslate2 on {device}: {' '.join(str(error).split())}") from error
 
 
-def _options(config: SearchConfig) -> dict[str, Any]:
-    # With a length penalty, CTranslate2 stops after enough finished hypotheses, however unlikely they are. Without a
-    # penalty, it also waits until the best candidate of a step is finished. Our code ranks them in either case.
-    # Greedy search has one hypothesis; for more, CTranslate2 would repeat the same search.
+def _options(config: SearchConfig, vocab_size: int) -> dict[str, Any]:
+    # With a length penalty, CTranslate2 stops after enough finished hypotheses, however unlikely; without one, it also
+    # waits until the best candidate of a step is finished. Our code ranks them. Greedy search has one hypothesis.
     penalty = _length_penalty(config)
     is_greedy = config.beam_size == 1
     enough = config.beam_size + (MORE_ENDED if penalty and not config.early_stopping and not is_greedy else 0)
@@ -391,8 +390,9 @@ def _options(config: SearchConfig) -> dict[str, Any]:
         max_input_length=0,
     )
     if config.sample:
-        options |= dict(beam_size=1, patience=1, num_hypotheses=config.n_best, sampling_topk=config.top_k)
-        options |= dict(sampling_topp=config.top_p, sampling_temperature=config.temperature)
+        options |= dict(beam_size=1, patience=1, sampling_topp=config.top_p, sampling_temperature=config.temperature)
+        number = 1 if config.top_k == 1 else config.n_best  # all draws of one are the same
+        options |= dict(num_hypotheses=number, sampling_topk=min(config.top_k, vocab_size))
     return options
 
 

@@ -13,6 +13,7 @@ from seq2seq.config.schema import SearchConfig
 from seq2seq.inference.groups import SEARCH_TOKENS, token_budget, token_groups
 from seq2seq.memory import in_parts
 from seq2seq.recording import Recorder
+from seq2seq.runtime import current_device
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, rows_per_sentence
 from seq2seq.search.search import search
 from seq2seq.text.tokenizer import TokenizerPair
@@ -53,7 +54,8 @@ class TorchEngine:
         results: list[list[Hypothesis]] = [[] for _ in sentences]
 
         def search_group(group: _Group) -> list[list[Hypothesis]]:
-            return self._search(self._steps, [sentences[index] for index in group], config)
+            with current_device(self._steps.device):
+                return self._search(self._steps, [sentences[index] for index in group], config)
 
         with self._mapping(len(groups)) as map_:
             for group, parts in zip(groups, map_(functools.partial(in_parts, search_group), groups), strict=True):

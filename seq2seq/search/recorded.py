@@ -14,7 +14,7 @@ from functools import partial
 import torch
 
 from seq2seq.config.schema import SearchConfig
-from seq2seq.memory import release
+from seq2seq.memory import is_out_of_memory, release
 from seq2seq.recording import WARM_UPS, Recorder, Recording, differs, reason_of
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, length_limits
 from seq2seq.search.loop import LateCopy
@@ -58,13 +58,15 @@ class RecordedSearch:
     """Greedy and beam search with recorded steps, called like `search`.
 
     The first replay of each recording is compared with an ordinary step. If they differ, or recording fails, this and
-    all further searches are ordinary, and a line of the log gives the reason. A search that cannot be recorded
+    all further searches are ordinary, and a line of the log gives the reason. If memory is too small, the tensors of
+    other shapes are released, and the search is tried once more. A search that cannot be recorded
     (`obstacle`) is ordinary; with `search.record: true`, the log names each obstacle once.
     """
 
     def __init__(self, recorder: Recorder):
         self._recorder: Recorder | None = recorder
         self._known: dict[Shape, _Steps] = {}  # the latest last
+        self._latest: Shape | None = None  # the shape of the latest search
         self._named: set[str] = set()
         self._lock = threading.Lock()  # one search at a time uses the tensors
 
@@ -80,10 +82,15 @@ class RecordedSearch:
                     logger.info("searches with %s are not recorded", reason)
             return search(model, sentences, config)
         with self._lock:
-            try:
-                return self._search(model, sentences, config)
-            except (RuntimeError, MemoryError) as error:
-                problem = reason_of(error)
+            for is_last in (False, True):
+                try:
+                    return self._search(model, sentences, config)
+                except (RuntimeError, MemoryError) as error:
+                    problem, is_full = reason_of(error), is_out_of_memory(error)
+                if is_last or not is_full or not self._known.keys() - {self._latest}:
+                    break
+                self._known.clear()  # the tensors of other shapes may take the room
+                release()
             self._recorder = None
             self._known.clear()
             release()
@@ -129,6 +136,7 @@ class RecordedSearch:
 
     def _steps(self, model: StaticModel, shape: Shape) -> "_Steps":
         """Return the steps of a shape, and forget the shapes that were not used for the longest time."""
+        self._latest = shape
         known = self._known.pop(shape, None) or _Steps(model, shape)
         self._known[shape] = known
         for old in list(self._known)[:-MOST_SHAPES]:
@@ -172,13 +180,14 @@ class _Steps:
             return
         model.load(sources, cache)
         if self._num_encoded >= ORDINARY_ENCODINGS:
-            ordinary = cache.cross.clone()  # (L, 2, B, H, S, K)
+            ordinary, bias = cache.cross.clone(), cache.bias.clone()  # (L, 2, B, H, S, K), (B, 1, 1, S)
             model.read(sources, cache)
             encoding = recorder.record(partial(model.encode_static, cache))
+            cache.cross.zero_(), cache.bias.zero_()  # so that a replay that does nothing is noticed
             encoding.replay()
             real, width = cache.mask[:, None, :, None], cache.mask.shape[1]  # (B, 1, S, 1)
             found, expected = (each[..., :width, :].where(real, 0.0) for each in (cache.cross, ordinary))
-            if differs(found, expected, model.precision):
+            if not torch.equal(cache.bias, bias) or differs(found, expected, model.precision):
                 raise RuntimeError("keys and values of a recorded encoder differ from those of an ordinary one")
             self._encoding = encoding
         self._num_encoded += 1

@@ -254,7 +254,8 @@ def test_a_recording_that_is_wrong_or_fails_leaves_ordinary_searches(caplog, err
     assert len(wrong.made) == 1
 
 
-def test_an_encoder_that_is_wrong_leaves_ordinary_searches(caplog):
+@pytest.mark.parametrize("does_nothing", [False, True])
+def test_an_encoder_that_is_wrong_leaves_ordinary_searches(caplog, does_nothing):
     class WrongEncoder(Tapes):
         def record(self, function):
             tape = super().record(function)
@@ -266,7 +267,7 @@ def test_an_encoder_that_is_wrong_leaves_ordinary_searches(caplog):
                     cache = function.args[0]
                     cache.cross.mul_(1.1)
 
-                tape.replay = wrong
+                tape.replay = (lambda: None) if does_nothing else wrong
             return tape
 
     wrong, steps, asked, given = WrongEncoder(), make_steps(), sentences(12), config(beam_size=3)
@@ -277,6 +278,23 @@ def test_an_encoder_that_is_wrong_leaves_ordinary_searches(caplog):
     assert "keys and values of a recorded encoder differ from those of an ordinary one" in line
     assert "ordinary ones continue" in line
     assert len(wrong.made) == 2
+
+
+def test_where_memory_is_too_small_for_two_shapes_the_latest_is_recorded(caplog):
+    class Small(Tapes):
+        def record(self, function):
+            if len(find._known) > 1:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+            return super().record(function)
+
+    small, steps, given = Small(), make_steps(), config(beam_size=3)
+    find = RecordedSearch(small)
+    for count in (12, 12, 3, 3, 12):
+        asked = sentences(count)
+        assert_same(find(steps, asked, given), search(steps, asked, given))
+        assert find._recorder is small
+    assert [shape.num_sentences for shape in find._known] == [12]
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("record", ["auto", True])

@@ -362,3 +362,18 @@ def test_draws_that_no_seed_repeats_are_warned_about(ours, tmp_path, caplog):
     translations = Translator.load(tmp_path / "export", sample=True, n_best=2).translate(SOURCE)
     assert all(len(one.alternatives) == 1 for one in translations)
     assert "draws differ from run to run" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "search", [dict(sample=True, top_k=1), dict(sample=True, top_k=100_000), dict(beam_size=1, n_best=1, min_length=200),
+               dict(beam_size=3, min_length=200)], ids=str,
+)  # fmt: skip
+def test_settings_that_ctranslate2_refuses_give_as_many_translations_as_with_torch(tmp_path, search):
+    """A single candidate, more candidates than pieces, and a minimum above the length of the model."""
+    model = make_ours(tmp_path / "model", ending=4.0, d_model=32, search=SearchConfig(beam_size=2)).folder
+    found = {
+        engine: Translator.load(model, engine=engine, device="cpu", threads=1, **{"n_best": 2, **search})
+        for engine in ("ctranslate2", "torch")
+    }
+    counts = [[1 + len(one.alternatives) for one in each.translate(SOURCE[:3])] for each in found.values()]
+    assert counts[0] == counts[1]
