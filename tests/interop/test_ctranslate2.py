@@ -365,8 +365,8 @@ def test_draws_that_no_seed_repeats_are_warned_about(ours, tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    "search", [dict(sample=True, top_k=1), dict(sample=True, top_k=100_000), dict(beam_size=1, n_best=1, min_length=200),
-               dict(beam_size=3, min_length=200)], ids=str,
+    "search", [dict(sample=True, top_k=1), dict(sample=True, top_k=100_000), dict(beam_size=3, min_length=200),
+               dict(beam_size=1, n_best=1, min_length=200)], ids=str,
 )  # fmt: skip
 def test_settings_that_ctranslate2_refuses_give_as_many_translations_as_with_torch(tmp_path, search):
     """A single candidate, more candidates than pieces, and a minimum above the length of the model."""
