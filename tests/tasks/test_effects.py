@@ -204,7 +204,7 @@ def tuned(folder):
 @pytest.mark.parametrize(
     "setting",
     ["tokenizer.vocab_size=16000", "tokenizer.normalization=nmt_nfkc_cf", "tokenizer.sample_lines=7",
-     "tokenizer.character_coverage=0.91", "model.d_model=512", "model.norm=rms"],
+     "tokenizer.character_coverage=0.991", "model.d_model=512", "model.norm=rms"],
 )  # fmt: skip
 def test_keys_that_the_initial_model_decides_are_refused_alike(tuned, capfd, setting):
     assert main(["train", "tune.yaml", "--dry-run", "--set", setting]) == 2

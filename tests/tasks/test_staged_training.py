@@ -101,7 +101,7 @@ def test_the_dry_run_has_each_stage_with_the_shares_of_its_sources(capfd):
     assert f"{50 * sizes[0] / seen:.3g} % of an epoch, each seen 0.5 times" in lines[first + 1]
     assert lines[first + 2].startswith("  back: ")
     assert f"{200 * sizes[1] / seen:.3g} % of an epoch, each seen 2 times" in lines[first + 2]
-    assert "100 % of an epoch, each seen 1 times" in lines[second + 1]
+    assert "100 % of an epoch, each seen 1 time" in lines[second + 1]
     assert "0 % of an epoch, each seen 0 times" in lines[second + 2]
     assert "batches per epoch" in lines[first]
     assert not Path("runs/dry").exists()
