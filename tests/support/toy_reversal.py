@@ -7,8 +7,9 @@ from support.number_words import CONFIG, WORDS, sentences
 
 from seq2seq.cli import main
 
+STEPS = 360
 SETTINGS = (
-    "max_steps=360", "validate_every=360", "log_every=50", "batch_tokens=512", "learning_rate=2.0e-2",
+    f"max_steps={STEPS}", f"validate_every={STEPS}", "log_every=50", "batch_tokens=512", "learning_rate=2.0e-2",
     "schedule=linear", "warmup_steps=20", "optimizer=muon",
 )  # fmt: skip
 
