@@ -107,7 +107,7 @@ def command(
         logger.info("stopped; the same command continues")
         return
     _report(steps["measure"])
-    click.echo(f"{output}: the report is report.html, the student int8 (for CTranslate2) and model (for PyTorch)")
+    click.echo(f"{output}: report.html; the student is in int8 (for CTranslate2) and model (for PyTorch)")
 
 
 def _check_usage(teachers: Sequence[Path], config: Path) -> None:

@@ -92,7 +92,7 @@ REFUSED_PORTS = frozenset(
     "(format: s2s glossary check --help).",
 )
 @options.direction_options
-@options.pivot_option("pairs without this language whose direction MODEL was not trained for, as far as is known")
+@options.pivot_option("not for pairs with this language, or that MODEL is known to be trained for")
 @options.search_options
 @options.engine_options
 @options.computing_options
