@@ -72,13 +72,14 @@ def classification_report(
         raise DataError(f"{len(predicted):,} predictions for {len(gold):,} gold labels; give one for each")
     if not gold:
         raise DataError("there are no gold labels; there is nothing to score")
-    occurring = {*gold, *predicted} - ({NO_ANSWER} - {*labels, *gold})
-    unanswered = (NO_ANSWER,) if NO_ANSWER in predicted and NO_ANSWER not in occurring else ()
-    order = (*labels, *sorted(occurring - set(labels)), *unanswered)
+    unanswered = {NO_ANSWER}.intersection(predicted) - {*labels, *gold}
+    occurring = {*gold, *predicted} - unanswered
+    named = (*labels, *sorted(occurring - set(labels)))
+    order = (*named, *unanswered)
     counts = Counter(zip(gold, predicted, strict=True))
     confusion = tuple(tuple(counts[row, column] for column in order) for row in order)
     classes = {}
-    for index, label in enumerate(order[: len(order) - len(unanswered)]):
+    for index, label in enumerate(named):
         hits, support = confusion[index][index], sum(confusion[index])
         given = sum(row[index] for row in confusion)
         classes[label] = ClassScores(

@@ -183,7 +183,8 @@ class _Steps:
             ordinary, bias = cache.cross.clone(), cache.bias.clone()  # (L, 2, B, H, S, K), (B, 1, 1, S)
             model.read(sources, cache)
             encoding = recorder.record(partial(model.encode_static, cache))
-            cache.cross.zero_(), cache.bias.zero_()  # so that a replay that does nothing is noticed
+            for tensor in (cache.cross, cache.bias):  # so that a replay that does nothing is noticed
+                tensor.zero_()
             encoding.replay()
             real, width = cache.mask[:, None, :, None], cache.mask.shape[1]  # (B, 1, S, 1)
             found, expected = (each[..., :width, :].where(real, 0.0) for each in (cache.cross, ordinary))

@@ -172,7 +172,7 @@ class Interrupted(Exception):
 
 
 def test_a_step_that_is_stopped_when_it_is_done_again_is_left(project, monkeypatch):
-    """Also if a later step has a result that is no longer that of this student."""
+    """Later steps are left too, because their results are those of an earlier student."""
     first = student()
     description = open_parts(first.folder, first._identity(), {}, RESULT)
     results = {name: {} for name in STEPS} | {"augment": write_pairs(Path("out/pairs"))}
