@@ -261,12 +261,17 @@ def _translations(
     if lines.kind == "text":
         yield from pipeline.translate_stream(lines.batches, prefixes, kinds)
         return
+    from seq2seq.markup.translation import BadDocument
+
+    done = 0
     for batch in lines.batches:
         try:
             documents = pipeline.translate(batch, form=lines.kind)
-        except DataError as error:
-            raise DataError(f"{lines.name}: {error}") from error
+        except BadDocument as error:
+            where = f"line {done + error.index + 1:,}: " if lines.end else ""
+            raise DataError(f"{lines.name}: {where}{error}") from error
         yield documents
+        done += len(batch)
 
 
 def _document(source: BinaryIO, name: object) -> str:

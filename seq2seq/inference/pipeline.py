@@ -102,17 +102,20 @@ class Pipeline:
 
         Args:
             texts: lines, or documents of a format.
-            prefixes: as in `Translator.translate`; not used for documents.
+            prefixes: as in `Translator.translate`; documents have none.
             first_line: as in `Translator.translate`.
-            details: any of `alignment.KINDS`; with one, translations have `details`.
+            details: any of `alignment.KINDS`; with one, translations have `details`. Documents have none.
             form: `text`, or a format of `markup.translation.FORMATS`.
 
         Raises:
             DataError: as in `Translator.translate`; or a document is not in the format.
-            UserError: there is no such format, or the request needs an aligner that the pipeline does not have.
+            UserError: there is no such format, documents are given details or prefixes, or the request needs an aligner
+                that the pipeline does not have.
         """
         self._check_aligner(details, form)
         if form != TEXT:
+            if details or prefixes is not None:
+                raise UserError("documents have no details and no prefixes; leave them out, or translate lines")
             from seq2seq.inference.documents import translate_documents
 
             return translate_documents(texts, form, self._aligned, self.aligner, self.is_untranslatable, self.statuses)

@@ -24,7 +24,11 @@ from seq2seq.markup.protected import EMOJI, Found, find
 from seq2seq.markup.segments import Builder, Item, text_item
 from seq2seq.markup.tags import EMPTY, FORMATTING, SEPARATING, closes_itself, escape_text
 
-_FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
+# Its first line is a key, so that text between two thematic breaks is none.
+_FRONT_MATTER = re.compile(
+    r"\ufeff?---[ \t]*\r?\n(?:[ \t\r]*(?:#.*)?\n)*?(?:\{|[\"']?[\w.-]+[\"']?[ \t]*:\s|(?=---|\.\.\.))"
+    r"(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)"
+)
 _LINE_END = re.compile(r"\r\n?|\n")
 _ESCAPES = re.compile(r"\\[!-/:-@\[-`{-~]|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # Marks of footnotes and boxes of tasks are standalone markup.

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, takewhile
 from re import Pattern
 from typing import Literal
 
@@ -66,10 +66,21 @@ def text_item(raw: str, escapes: Pattern[str] | None = None, unescape: Callable[
         offsets += range(position, match.start())
         said = unescape(match.group())
         text.append(said)
-        offsets += [match.start()] * len(said)
+        same = _equal_end(match.group(), said)
+        offsets += [match.start()] * (len(said) - same)
+        offsets += range(match.end() - same, match.end())
         position = match.end()
     text.append(raw[position:])
     return Item("text", (raw,), "".join(text), [*offsets, *range(position, len(raw) + 1)])
+
+
+def _equal_end(escape: str, said: str) -> int:
+    """Return the number of characters at the end of a match that mean themselves: HTML reads `&nbspx` as a no-break
+    space and `x`, and `&page=1` as it is."""
+    if escape == said:
+        return len(said)
+    same = sum(takewhile(bool, map(str.__eq__, reversed(escape), reversed(said))))
+    return same if same < len(said) else 0  # `&#59;` is one semicolon, not the one at its end
 
 
 class Builder:

@@ -5,7 +5,7 @@
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -47,6 +47,8 @@ DESCRIPTIONS = frozenset({"description", "og:title", "og:description", "twitter:
 BUTTONS = frozenset({"submit", "button", "reset"})
 
 ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
+LINE_END = r"(?:&#(?:0*1[03]|x0*[aAdD]);)+"  # character references, which are content where line ends are not
+LINE_ENDS = re.compile(rf"({LINE_END}|\r\n?|\n)")
 MOST_DIGITS = 8  # of a numeric entity; code points have at most 7
 _DECIMAL = re.compile(r"&#([0-9]+)")
 _ATTRIBUTE = re.compile(r"""(?<![^\s/>="'])([^\s/>="']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++))""")
@@ -177,10 +179,15 @@ class _Reader:
             group = next((group for group in (2, 3) if match[group]), None)
             if match[1].lower() in names and group is not None:
                 begin, end = match.span(group)
-                value = text_item(lexeme.raw[begin:end], ENTITY, unescape)
-                parts += [(lexeme.raw[position:begin],), self._builder.within(value, escape_attribute)]
+                parts += [(lexeme.raw[position:begin],), *self._lines(lexeme.raw[begin:end])]
                 position = end
         return (*chain.from_iterable(parts), lexeme.raw[position:])
+
+    def _lines(self, value: str) -> Iterator[Template]:
+        """Yield the raw value of an attribute; each line is a segment, because browsers show its line ends."""
+        for number, part in enumerate(LINE_ENDS.split(value)):
+            is_text = number % 2 == 0
+            yield self._builder.within(text_item(part, ENTITY, unescape), escape_attribute) if is_text else (part,)
 
 
 def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: str | None) -> str:

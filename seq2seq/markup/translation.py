@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 
+from seq2seq.errors import DataError
 from seq2seq.markup import html, markdown, plain, xml
 from seq2seq.markup.document import OBJECT, Document, Segment, Template
 from seq2seq.markup.document import join as join_document
@@ -36,6 +37,18 @@ _MARKS = re.compile(r"(\W+)")
 
 Translate = Callable[[Sequence[str]], Sequence[Answer]]
 """Function that translates plain texts of one line each."""
+
+
+class BadDocument(DataError):
+    """A document that is not of its format.
+
+    Attributes:
+        index: place of the document among those that were translated together.
+    """
+
+    def __init__(self, message: str, index: int):
+        super().__init__(message)
+        self.index = index
 
 
 @dataclass(frozen=True)
@@ -70,9 +83,9 @@ def translate_documents(
     languages get the tag of the second.
 
     Raises:
-        DataError: a document is not of the format (`html.segments`, `xml.segments`).
+        BadDocument: a document is not of the format (`html.segments`, `xml.segments`).
     """
-    documents = [FORMATS[form](text) for text in texts]
+    documents = list(_read(texts, form))
     segments = [segment for document in documents for segment in document.segments]
     answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable, longest)
     outputs = iter([_rendered(segment, *answer) for segment, answer in zip(segments, answers, strict=True)])
@@ -81,6 +94,14 @@ def translate_documents(
         return joined
     read = html.lexemes if form == "html" else xml.lexemes
     return [replace(marked, text=relabelled(read(marked.text), form == "html", *languages)) for marked in joined]
+
+
+def _read(texts: Sequence[str], form: str) -> Iterator[Document]:
+    for index, text in enumerate(texts):
+        try:
+            yield FORMATS[form](text)
+        except DataError as error:
+            raise BadDocument(str(error), index) from error
 
 
 _Rendered = tuple[Template | None, list[frozenset[str]], tuple[str, ...]]

@@ -12,7 +12,7 @@ from seq2seq.errors import DataError
 from seq2seq.markup import html
 from seq2seq.markup.document import Document
 from seq2seq.markup.segments import SPACE, Builder, text_item
-from seq2seq.markup.tags import Lexeme, attributes, build, copied, ends, escape_text, unescape
+from seq2seq.markup.tags import LINE_END, LINE_ENDS, Lexeme, attributes, build, copied, ends, escape_text, unescape
 from seq2seq.text.forms import XLIFF
 
 _TOKEN = re.compile(
@@ -22,8 +22,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _NAME = re.compile(r"</?\s*([^\s/>]+)")
-_LINE_END = re.compile(r"(?:&#(?:0*1[03]|x0*[aAdD]);)+")
-_KEPT_LINE_END = re.compile(rf"{_LINE_END.pattern}|\r\n?|\n")
+_LINE_END = re.compile(LINE_END)
 # An atomic group reads each comment once; without it, one comment could be read as several.
 _HAS_PROLOG = re.compile(r"\ufeff?(?>\s*+(?:<!--.*?-->|<\?(?!xml\s).*?\?>))*+\s*+<(?:\?xml\s|!DOCTYPE)", re.DOTALL)
 # Elements of XLIFF, TMX and Qt's TS, whose sources must not be replaced by translations.
@@ -98,7 +97,7 @@ def _of_text(raw: str, keeps_lines: bool) -> Iterator[Lexeme]:
     `xml:space="preserve"`.
     """
     position = 0
-    for match in (_KEPT_LINE_END if keeps_lines else _LINE_END).finditer(raw):
+    for match in (LINE_ENDS if keeps_lines else _LINE_END).finditer(raw):
         if position < match.start():
             yield Lexeme("text", raw[position : match.start()])
         yield Lexeme("empty", match.group(), "br")

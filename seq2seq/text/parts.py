@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from seq2seq.text.scripts import is_spaced, runs_on
 from seq2seq.text.splitting import language_tag, split_sentences, split_text
 from seq2seq.text.untranslatable import Untranslatable
 
@@ -102,12 +103,15 @@ def stripped(stretches: Iterable[str]) -> tuple[list[Part], str]:
 
 def join(parts: Sequence[Part], texts: Sequence[str], ends: tuple[str, str] = ("", "")) -> tuple[str, list[int]]:
     """Return a text from the answers to its parts, between two ends, and where each answer is in it: the spans of an
-    answer are shifted by `part.begin` and this place."""
-    found, places, length = [ends[0]], [], len(ends[0])
+    answer are shifted by `part.begin` and this place. Where a script without spaces has nothing between two parts, and
+    the language of the answers has spaces, there is one between the answers."""
+    found, places, length, last, source = [ends[0]], [], len(ends[0]), "", ""
     for part, text in zip(parts, texts, strict=True):
-        places.append(length + len(part.before))
-        found += [part.before, text]
-        length = places[-1] + len(text)
+        is_run_on = not part.before and (runs_on(source[-1:]) or runs_on(part.text[:1]))
+        between = " " if is_run_on and is_spaced(last, text) else part.before
+        places.append(length + len(between))
+        found += [between, text]
+        length, last, source = places[-1] + len(text), text or last + between, part.text
     return "".join([*found, ends[1]]), places
 
 

@@ -36,12 +36,27 @@ UNSPACED = "".join(SCRIPTS_WITHOUT_SPACES.values())
 # Punctuation of these scripts, wide forms, and Hangul, whose spaces are often omitted.
 _WIDE = "\u1100-\u11ff\u3000-\u303f\u30fb\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff\uff00-\uffef"
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+_RUN_ON = f"{UNSPACED}\u3000-\u303f\u30fb\uff00-\uffef"  # with punctuation
+_RUNS_ON = re.compile(f"[{_RUN_ON}]")
+_BEFORE_A_SPACE = regex.compile(rf"[^\s\p{{Ps}}\p{{Pi}}{_RUN_ON}]\Z")
+_AFTER_A_SPACE = regex.compile(rf"[[\w\p{{Ps}}\p{{Pi}}\"'¿¡\ufffc]--[{_RUN_ON}]]", regex.V1)
 _UNSPACED_OR_WIDE = re.compile(f"[{UNSPACED}{_WIDE}]")
 
 
 def has_unspaced(text: str) -> bool:
     """Whether a text has a character of a script that is written without spaces."""
     return _UNSPACED.search(text) is not None
+
+
+def runs_on(character: str) -> bool:
+    """Whether a sentence may begin directly after or before this character: one of a script that is written without
+    spaces, or of its punctuation."""
+    return _RUNS_ON.fullmatch(character) is not None
+
+
+def is_spaced(before: str, after: str) -> bool:
+    """Whether a language with spaces writes one between these texts."""
+    return _BEFORE_A_SPACE.search(before) is not None and _AFTER_A_SPACE.match(after) is not None
 
 
 def count_wide(text: str) -> int:

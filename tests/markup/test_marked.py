@@ -8,6 +8,7 @@ from support.number_words import WORDS
 from support.placement import GOLD, tagged
 
 from seq2seq.cli import main
+from seq2seq.errors import UserError
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
@@ -113,3 +114,25 @@ def test_a_document_does_not_depend_on_those_beside_it(run):
 def test_the_gold_set_has_the_same_tags_on_both_sides():
     for source, target in GOLD:
         assert Counter(tag for tag, _ in tagged(source)) == Counter(tag for tag, _ in tagged(target))
+
+
+@pytest.mark.parametrize(
+    ("form", "wrong", "said"),
+    [("xml", "one <b>two", "mismatched tag"), ("html", '<meta charset="latin1">one', "HTML in latin1")],
+)
+def test_with_each_line_an_error_names_the_line(run, form, wrong, said, tmp_path, capfdbinary):
+    (tmp_path / "lines").write_text(f"one\ntwo\n{wrong}\n")
+    arguments = [str(run), "-i", str(tmp_path / "lines"), "--input-format", form]
+    code, _, err = translated(capfdbinary, *arguments, "--each-line")
+    assert code == 2
+    assert f"lines: line 3: {'not well-formed XML: ' if form == 'xml' else ''}{said}" in err
+    code, _, err = translated(capfdbinary, *arguments)
+    assert code == 2
+    assert f"lines: {'not well-formed XML: ' if form == 'xml' else ''}{said}" in err
+
+
+@pytest.mark.parametrize("given", [{"details": ["alignment"]}, {"prefixes": ["eins"]}])
+def test_documents_have_no_details_and_no_prefixes(run, given):
+    pipeline = Pipeline.load(run, with_aligner=True)
+    with pytest.raises(UserError, match="documents have no details and no prefixes"):
+        pipeline.translate(["<p>one</p>"], form="html", **given)

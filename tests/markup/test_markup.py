@@ -1,5 +1,6 @@
 """Translated documents: what goes in comes out, well-formed, whatever the model says. About 20 s."""
 
+import html
 import re
 import sys
 from collections import Counter
@@ -96,6 +97,18 @@ def test_an_identity_changes_nothing(text, longest):
         ]
 
     assert translate_documents([text], "html", same, longest=longest)[0].text == text
+
+
+AMPERSANDS = ("&", "R&", "&amp", "&amp;", "&nbsp", "&copy", "&page=", "&#59;", "&semi;", ";", "a")
+
+
+@settings(deadline=None, max_examples=200)
+@given(parts=st.lists(st.sampled_from([*PIECES[:4], *AMPERSANDS, " "]), max_size=8))
+def test_an_identity_changes_no_character_where_an_ampersand_is_no_entity(parts):
+    text = "".join(parts)
+    (marked,) = translate_documents([f"<p>{text}</p>"], "html", lambda texts: [answered(one) for one in texts])
+    written = html.unescape(marked.text.removeprefix("<p>").removesuffix("</p>"))
+    assert re.sub(" +", " ", written).strip(" ") == re.sub(" +", " ", html.unescape(text)).strip(" ")
 
 
 @settings(deadline=None, max_examples=300)
@@ -212,6 +225,9 @@ REAL = {
     "html": [
         ("<p>Hi <strong>{{ name }}</strong>,</p>\n<p>see <a href='/x' title='Go'>our page</a>.</p>",
          "<p>HI <strong>{{ name }}</strong>,</p>\n<p>SEE <a href='/x' title='GO'>OUR PAGE</a>.</p>"),
+        ("<p title='Tom&{name}, one&#10;two\nthree'>Mail R&D@example.com; Q&%s:&nbsp{x}, y&page={page}, &#59;{z}</p>",
+         "<p title='TOM&amp;{name}, ONE&#10;TWO\nTHREE'>MAIL R&amp;D@example.com; Q&amp;%s:\u00a0{x}, "
+         "Y&amp;PAGE={page}, ;{z}</p>"),
         ("You have %(n)d new <b>messages</b>&nbsp;&ndash; yes", "YOU HAVE %(n)d NEW <b>MESSAGES</b>\u00a0– YES"),
         ("<!-- wp:paragraph -->\n<p>A <em>post</em></p>\n<!-- /wp:paragraph -->",
          "<!-- wp:paragraph -->\n<p>A <em>POST</em></p>\n<!-- /wp:paragraph -->"),
@@ -240,6 +256,10 @@ REAL = {
          "# GETTING *STARTED*\n\nRUN `pip install x` AND SEE [THE DOCS](https://a.b/c).\n"),
         ("* one\n* two **and** three\n\n| a | b |\n|---|---|\n| x1 | y_z |\n",
          "* ONE\n* TWO **AND** THREE\n\n| A | B |\n|---|---|\n| X1 | y_z |\n"),
+        # front matter, and text between two thematic breaks
+        ("---\n# note\n\ntitle: one\n---\ntwo\n", "---\n# note\n\ntitle: one\n---\nTWO\n"),
+        ("---\r\n---\r\ntwo\r\n", "---\r\n---\r\nTWO\r\n"),
+        ("---\n\none two: three\n\n---\n\nfour\n", "---\n\nONE TWO: THREE\n\n---\n\nFOUR\n"),
         ("```\ncode\n```\n\n> quoted text\n", "```\ncode\n```\n\n> QUOTED TEXT\n"),
         # line ends of Windows in a paragraph, a quote and a list
         ("Hello world is\r\nsecond line.\r\n\r\nnext\r\n", "HELLO WORLD IS\r\nSECOND LINE.\r\n\r\nNEXT\r\n"),
