@@ -61,9 +61,9 @@ def corpus_of_files(files: Sequence[Path], source_language: str | None, target_l
 
 
 def _texts_in(archive: Path) -> dict[str, str]:
-    """Return the languages of the members of an archive whose names end in a language, such as `c.de-en.de`."""
-    found = {name: known_language(name.rpartition(".")[2]) for name in members(archive) if "." in name}
-    return {name: code for name, code in found.items() if code is not None}
+    """Return the endings of the members of an archive whose names end in a language, such as `c.de-en.de`."""
+    found = {name: name.rpartition(".")[2] for name in members(archive) if "." in name}
+    return {name: ending for name, ending in found.items() if known_language(ending) is not None}
 
 
 def _sides(archive: Path, texts: Mapping[str, str], languages: tuple[str | None, str | None]) -> list[Path]:
@@ -72,12 +72,15 @@ def _sides(archive: Path, texts: Mapping[str, str], languages: tuple[str | None,
     Raises:
         DataError: they are not known.
     """
-    sides = both_sides(languages, list(texts.values())) if any(languages) else None
+    sides = both_sides(languages, sorted(set(texts.values()))) if any(languages) else None
     if sides is None:
         problem = f"its text files are {some_of(list(texts))}"
-        raise DataError(f"{archive}: {problem}; name the languages of source and target, or extract two files")
-    names = {code: name for name, code in texts.items()}
-    return [archive / names[code] for code in sides]
+        remedy = "name the languages of source and target as they do, or extract two files"
+        raise DataError(f"{archive}: {problem}; {remedy}")
+    found = [[name for name, ending in texts.items() if ending == side] for side in sides]
+    if several := next((names for names in found if len(names) > 1), None):
+        raise DataError(f"{archive}: {some_of(several)} are in one language; extract two files")
+    return [archive / name for (name,) in found]
 
 
 def _columns_of(path: Path, is_jsonl: bool, languages: tuple[str | None, str | None]) -> dict[str, str]:

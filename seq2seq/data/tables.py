@@ -64,12 +64,15 @@ def table_format(path: Path) -> TableFormat:
 
     The delimiter of a .csv is that of Excel's line `sep=;`, else the one that fits its first lines. The delimiter of
     other files is ` ||| ` if all lines contain it, else the tab, with quotes if a spreadsheet wrote them.
+
+    Raises:
+        DataError: the first lines of a .csv fit several delimiters.
     """
     if path.name.lower().removesuffix(".gz").endswith(".csv"):
         lines = list(islice(read_lines(path), _LINES_FOR_DELIMITER))
         if lines and (named := _NAMES_DELIMITER.fullmatch(lines[0].rstrip("\r\n"))):
             return TableFormat(named[1], is_quoted=True, start=2)
-        return TableFormat(_delimiter(list(filter(None, lines))), is_quoted=True)
+        return TableFormat(_delimiter(path, list(filter(None, lines))), is_quoted=True)
     if form_of_file(path) is MOSES:
         return TableFormat(" ||| ")
     return TableFormat(is_quoted=_has_spreadsheet_quotes(path))
@@ -269,17 +272,31 @@ class DirectedLines(JsonLines):
         return replace(example, direction=tuple(sides))
 
 
-def _delimiter(lines: Sequence[str]) -> str:
-    """Return the delimiter that splits all lines into equally many fields, at least two."""
-    for delimiter in (",", ";", "\t"):
-        form = TableFormat(delimiter, is_quoted=True)
-        try:
-            widths = {len(form.fields(line)) for line in lines}
-        except csv.Error:
-            continue
-        if len(widths) == 1 and widths.pop() > 1:
-            return delimiter
-    return max(",;\t", key=lines[0].count) if lines else ","
+def _delimiter(path: Path, lines: Sequence[str]) -> str:
+    """Return the delimiter that splits all lines into equally many fields, at least two.
+
+    If several do, a comma or semicolon before a space is punctuation, as in `Hallo, du;Hello, you`.
+
+    Raises:
+        DataError: several delimiters are left.
+    """
+    fitting = [delimiter for delimiter in ",;\t" if _splits_evenly(lines, delimiter)]
+    if len(fitting) > 1:
+        spaced = [one for one in fitting if any(f"{one} " in re.sub(_QUOTED, "", line) for line in lines)]
+        fitting = [one for one in fitting if one not in spaced] or fitting
+    if len(fitting) > 1:
+        ways = f"its lines can be split by {' and by '.join(map(repr, fitting))}"
+        raise DataError(f"{path}: {ways}; write a first line such as sep={fitting[-1]}")
+    return fitting[0] if fitting else max(",;\t", key=lines[0].count) if lines else ","
+
+
+def _splits_evenly(lines: Sequence[str], delimiter: str) -> bool:
+    form = TableFormat(delimiter, is_quoted=True)
+    try:
+        widths = {len(form.fields(line)) for line in lines}
+    except csv.Error:
+        return False
+    return len(widths) == 1 and widths.pop() > 1
 
 
 def _has_spreadsheet_quotes(path: Path) -> bool:

@@ -239,3 +239,22 @@ def test_the_kind_of_a_column_of_long_numbers_is_found_in_linear_time():
     assert kind_of_column(fields) == "identifiers"
     assert kind_of_column(["1", "-2.5", "3e-4", "+1", "12:30", "50 %", "1,000", "inf"]) == "numbers"
     assert kind_of_column(["-", "e5", "--", "."]) != "numbers"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["Hallo, du;Hello you", "Gut, ja;Good yes"], [("Hallo, du", "Hello you"), ("Gut, ja", "Good yes")]),
+        (["Hallo, du;Hello, you", "Gut, ja;Good, yes"], [("Hallo, du", "Hello, you"), ("Gut, ja", "Good, yes")]),
+        (["Ja; gut,Yes; good", "Nein; du,No; you"], [("Ja; gut", "Yes; good"), ("Nein; du", "No; you")]),
+        (['"a, b";c', '"d, e";f'], [("a, b", "c"), ("d, e", "f")]),
+        (["1,5;2,5", "3,5;4,5"], "can be split by ',' and by ';'; write a first line such as sep=;"),
+        (["sep=;", "1,5;2,5", "3,5;4,5"], [("1,5", "2,5"), ("3,5", "4,5")]),
+    ],
+)
+def test_a_comma_before_a_space_is_no_delimiter_where_another_fits(lines, expected, tmp_path):
+    path = write(tmp_path / "x.csv", *lines)
+    if isinstance(expected, str):
+        check_one_line(SourceConfig(tsv=path), rf"x\.csv: its lines {expected}")
+        return
+    assert [pair.texts for pair in open_pairs(SourceConfig(tsv=path), "en", "de")] == expected

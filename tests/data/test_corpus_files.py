@@ -145,3 +145,26 @@ def test_a_translation_memory_of_several_other_languages_is_refused(tmp_path):
         read(path, "en", None)
     with pytest.raises(DataError, match="no translation unit has 'it' and another language; name languages"):
         read(path, "it", None)
+
+
+@pytest.mark.parametrize(
+    ("names", "languages", "expected"),
+    [
+        ("train.en train.de test.en test.de", ("en", "de"), r"train\.en, test\.en are in one language; extract two"),
+        ("x.en x.de README.de", ("en", "de"), r"x\.de, README\.de are in one language; extract two files"),
+        ("x.en x.pt x.pt_BR", ("en", "pt"), ["x.en", "x.pt"]),
+        ("x.en x.pt x.pt_BR", ("en", "pt_BR"), ["x.en", "x.pt_BR"]),
+        ("x.en x.zh_CN x.zh_TW", ("en", "zh_TW"), ["x.en", "x.zh_TW"]),
+        ("x.en x.zh_CN x.zh_TW", ("en", "zh"), "its text files are x.en, x.zh_CN, x.zh_TW; name the languages"),
+        ("README LICENSE x.en x.de", ("de", "en"), ["x.de", "x.en"]),
+    ],
+)
+def test_the_two_files_of_an_archive_are_those_that_are_named(names, languages, expected, tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in names.split():
+            archive.writestr(name, f"{name}\n")
+    if isinstance(expected, list):
+        assert read(tmp_path / "x.zip", *languages) == [tuple(expected)]
+        return
+    with pytest.raises(DataError, match=expected):
+        read(tmp_path / "x.zip", *languages)
