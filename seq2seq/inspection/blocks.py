@@ -46,8 +46,6 @@ class Block:
     """The lines of each side; in classification only the texts."""
     labelled: Sequence[LabelledText] | None
     """The examples of classification; None for pairs."""
-    first_example: int
-    """The number of the first example, from 1."""
     tag: str | None = None
     """The tag that training reads before each source text, which is not in `columns`."""
 
@@ -129,7 +127,7 @@ class CorpusReader:
             columns = [[line for line in column if line is not None] for column in zip(*rows, strict=True)]
             self.line_counts = [count + len(lines) for count, lines in zip(self.line_counts, columns, strict=True)]
             if size := min(map(len, columns)):
-                yield Block(range(first, first + size), [lines[:size] for lines in columns], None, first)
+                yield Block(range(first, first + size), [lines[:size] for lines in columns], None)
             first += len(rows)
 
     def _source_blocks(self) -> Iterator[Block]:
@@ -148,8 +146,7 @@ class CorpusReader:
                 columns = list(zip(*(example.texts for example in examples), strict=True))
                 for side, texts in zip(replaced, columns, strict=False):
                     side += [number for number, text in zip(numbers, texts, strict=True) if _REPLACEMENT in text]
-                labelled, first = None if self._languages else examples, self.line_counts[0] + 1
-                yield Block(numbers, columns, labelled, first, source.tag)
+                yield Block(numbers, columns, None if self._languages else examples, source.tag)
                 self.line_counts[0] += len(examples)
         invalid = set(chain.from_iterable(source.invalid))
         self.invalid = [[number for number in side if number in invalid] for side in replaced]

@@ -5,7 +5,7 @@ the command prints. It needs about 43 bytes of memory per training pair, in addi
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -19,7 +19,7 @@ from seq2seq.inspection.agreement import Expected
 from seq2seq.inspection.blocks import Block, CorpusReader
 from seq2seq.inspection.examiner import CorpusTally, Examiner
 from seq2seq.inspection.near_duplicates import NearDuplicates
-from seq2seq.inspection.overlap import HeldOut, Matches, Overlap
+from seq2seq.inspection.overlap import HeldOut, Matches, Overlap, SharedExample
 from seq2seq.inspection.report import CorpusReport, report_on
 from seq2seq.inspection.swapped_sides import sides_are_swapped
 from seq2seq.inspection.word_pairs import WordPairs
@@ -110,6 +110,7 @@ def check_corpora(
             tally.add(tally_of_block)
             progress(tally_of_block.examples)
         reports.append(report_on(tally, reader, corpora.filters, None, expected))
+        tally.matches = _matches_of(reader, tally)
         total.add(tally)
     if held_out:
         overlaps["train"] = Matches(total.matches).overlaps(examiner.held_out)
@@ -117,9 +118,9 @@ def check_corpora(
         tally = CorpusTally()
         for block in held_out_blocks[reader.name]:
             tally.add(examiner(block, skip=reader.name))
-        compared = total if train else None
+        compared = total if total.examples else None
         reports.append(report_on(tally, reader, corpora.filters, compared, expected))
-        shared = list(Matches(tally.matches).overlaps(examiner.held_out).items())
+        shared = list(Matches(_matches_of(reader, tally)).overlaps(examiner.held_out).items())
         if later := shared[held_out.index(reader) + 1 :]:
             overlaps[reader.name] = dict(later)
     has_advice = total.examples and corpora.are_all
@@ -130,7 +131,23 @@ def check_corpora(
         if train and blocks and first and corpora.languages and sides_are_swapped(blocks[0].columns, first[0].columns)
     ]
     problems += judge(reports[: len(train)], reports[len(train) :], overlaps)
-    return CheckReport(reports, overlaps, advice, problems, is_exact)
+    lines = {name: list(chain.from_iterable(block.numbers for block in of)) for name, of in held_out_blocks.items()}
+    by_line = {
+        first: {second: _by_line(overlap, lines[second]) for second, overlap in others.items()}
+        for first, others in overlaps.items()
+    }
+    return CheckReport(reports, by_line, advice, problems, is_exact)
+
+
+def _matches_of(reader: CorpusReader, tally: CorpusTally) -> list[tuple[str, SharedExample]]:
+    """Return the matches of a tally with the name of its corpus."""
+    return [(name, replace(match, train_corpus=reader.name)) for name, match in tally.matches]
+
+
+def _by_line(overlap: Overlap, lines: Sequence[int]) -> Overlap:
+    """Return an overlap whose held-out examples are numbered by the lines of their file."""
+    shown = (replace(match, held_out_number=lines[match.held_out_number - 1]) for match in overlap.examples)
+    return replace(overlap, examples=tuple(shown))
 
 
 def _words_deny(sample: Sequence[Block], word_pairs: WordPairs | None) -> bool:

@@ -192,7 +192,7 @@ class Examiner:
 
     def _overlap(self, block: Block, examples: Sequence[Example], skip: str | None) -> Matches:
         matches = Matches()
-        for number, example in enumerate(examples, start=block.first_example):
+        for number, example in zip(block.numbers, examples, strict=True):
             texts, normalised = example.texts, tuple(map(normalise, example.texts))
             for finder in (self.held_out, self.near_duplicates):
                 shared = finder.matches(number, texts, normalised)

@@ -32,7 +32,7 @@ def as_text(report: CheckReport, examples: int, config: Path | None) -> Iterator
             for second, overlap in others.items():
                 counts = [f"{count:,} {kind.replace('_', ' ')}" for kind, count in overlap.counts().items()]
                 yield f"  {second} in {first}: {', '.join(counts) or 'none'} of {overlap.size:,}"
-                yield from _overlap_lines(overlap, first, second, examples)
+                yield from _overlap_lines(overlap, second, examples)
         yield ""
     if report.advice:
         yield from _advice_lines(report.advice, config)
@@ -99,12 +99,12 @@ def _example_lines(examples: Sequence[tuple[int, tuple[str, ...]]]) -> Iterator[
         yield f"      {number:,}: {joined(texts)}"
 
 
-def _overlap_lines(overlap: Overlap, first: str, second: str, examples: int) -> Iterator[str]:
+def _overlap_lines(overlap: Overlap, second: str, examples: int) -> Iterator[str]:
     for kind in overlap.counts():
         for match in [match for match in overlap.examples if match.kind == kind][:examples]:
             yield f"    {kind.replace('_', ' ')} ({match.similarity:.2f})"
             yield f"      {second} {match.held_out_number:,}: {joined(match.held_out)}"
-            yield f"      {first} {match.train_number:,}: {joined(match.train)}"
+            yield f"      {match.train_corpus} {match.train_number:,}: {joined(match.train)}"
 
 
 def _advice_lines(advice: Advice, config: Path | None) -> Iterator[str]:

@@ -20,7 +20,10 @@ _NONE: set[tuple[str, int]] = set()
 
 @dataclass(frozen=True)
 class SharedExample:
-    """A training example that repeats a held-out example, or one side of it; both are numbered from 1."""
+    """A training example that repeats a held-out example, or one side of it.
+
+    Both are numbered from 1: by examples, but by the lines of their files in a report of `s2s check`.
+    """
 
     kind: str
     """`pair_`, `source_` or `target_` with one of LEVELS. A text of classification, with any label, is a pair."""
@@ -29,6 +32,8 @@ class SharedExample:
     similarity: float
     held_out: tuple[str, ...]
     train: tuple[str, ...]
+    train_corpus: str = "train"
+    """The name of the corpus that has the training example, such as `train.1`."""
 
     @property
     def strength(self) -> tuple[int, float]:
@@ -110,7 +115,7 @@ class HeldOut:
     def matches(
         self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]
     ) -> Iterator[tuple[str, SharedExample]]:
-        """Yield the held-out examples that training example `number` repeats, each with the name of its set."""
+        """Yield the held-out examples that a training example repeats, each with the name of its set."""
         equal = [by_text.get(text, _NONE) for by_text, text in zip(self._by_text, normalised, strict=False)]
         if not any(equal):
             return

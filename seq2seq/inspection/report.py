@@ -93,9 +93,9 @@ def report_on(
     for index, (name, side) in enumerate(zip(names, tally.sides, strict=False)):
         findings = dict(side.findings) | {"repeated": finding(*repeated_lines[index])}
         if lines := reader.invalid[index] if index < len(reader.invalid) else []:
-            # each of these lines was decoded with U+FFFD
-            others = findings.pop("replacement", Finding())
-            findings["replacement"] = Finding(others.count - len(lines), others.examples)
+            # each of these lines was decoded with U+FFFD; those after the end of the shorter file are not in the tally
+            others, decoded = findings.pop("replacement", Finding()), int(np.isin(lines, numbers).sum())
+            findings["replacement"] = Finding(others.count - decoded, others.examples)
         if lines := [*lines, *(reader.elsewhere if index == 0 else ())]:
             shown = [(n, texts[n][index : index + 1]) for n in lines[:EXAMPLES_KEPT] if n in texts]
             findings["invalid_utf8"] = Finding(len(lines), shown)

@@ -16,6 +16,7 @@ from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_pairs
 from seq2seq.inspection import blocks
 from seq2seq.inspection.check import CheckReport, Corpora, check_corpora
+from seq2seq.inspection.layout import as_text
 from seq2seq.inspection.oddities import ODDITIES, oddities_of
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -355,3 +356,30 @@ def test_every_kind_has_words():
 @given(st.text(st.sampled_from("a. &amp;\t\x07\u00a0\u2028\ufffdÃ¤â€Ðа\u0430яΩé漢")))
 def test_the_quick_look_at_a_line_misses_no_oddity(line):
     assert oddities_of(line) == [o.name for o in ODDITIES.values() if o.find is not None and o.find(line)]
+
+
+def test_a_shared_example_is_named_by_its_corpus_and_line(write):
+    sides = aligned(240)
+    rows = ["en\tde", *map("\t".join, zip(*sides, strict=True))]
+    train = [
+        SourceConfig(source=write("a.en", sides[0][:100]), target=write("a.de", sides[1][:100])),
+        SourceConfig(tsv=write("b.tsv", [rows[0], "", *rows[101:201]])),
+    ]
+    valid = SourceConfig(tsv=write("v.tsv", [rows[0], *rows[201:], rows[4], rows[104]]))
+    tokenizer = TokenizerConfig(vocab_size=400)
+    report = check_corpora(Corpora(train, {"valid": valid}, ("en", "de"), tokenizer=tokenizer), num_workers=1)
+    found = report.overlaps["train"]["valid"].examples
+    pairs = [(one.held_out_number, one.train_corpus, one.train_number) for one in found if one.kind == "pair_exact"]
+    assert pairs == [(42, "train.0", 4), (43, "train.1", 6)]
+    lines = [line.strip() for line in as_text(report, 3, None)]
+    assert any(line.startswith("train.1 6: ") for line in lines)
+
+
+def test_lines_after_the_end_of_the_shorter_file_hide_no_damage(check):
+    source, target = aligned(300)
+    source[5] += " \ufffd"
+    source[9] += " \ufffd"
+    sides = check([*source[:290], b"caf\xe9", b"caf\xe9 2", *source[292:]], target[:280]).corpora[0].sides
+    assert sides["source"].findings["invalid_utf8"].count == 2
+    damaged = sides["source"].findings["replacement"]
+    assert (damaged.count, [number for number, _ in damaged.examples]) == (2, [6, 10])

@@ -189,3 +189,22 @@ def test_lines_break_between_words_on_a_terminal_alone():
     assert all(part.startswith("    ") for part in broken)
     assert all(len(part) <= 60 or len(part.split()) == 1 for part in broken)
     assert wrapped(line, None) == line
+
+
+def test_a_wrong_column_is_an_error_beside_a_held_out_set(tmp_path, capfd):
+    write(tmp_path / "v.en", *(source for source, _ in PAIRS))
+    write(tmp_path / "v.de", *(target for _, target in PAIRS))
+    write(tmp_path / "t.tsv", "English\tGerman", *map("\t".join, PAIRS))
+    config = write(
+        tmp_path / "c.yaml",
+        "source_language: en",
+        "target_language: de",
+        "data:",
+        "  train: {tsv: t.tsv, source_column: english, target_column: german}",
+        "  valid: {source: v.en, target: v.de}",
+    )
+    code, out, err = run(capfd, config)
+    assert (code, err) == (1, "")
+    (line,) = (line for line in out.splitlines() if line.startswith("error: train: "))
+    assert "no column 'english'" in line
+    assert "valid: 100 examples" in out
