@@ -30,6 +30,8 @@ PANELS = (
 )
 # Fonts for characters that DejaVu Sans lacks; fonts that are not installed are skipped.
 FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans JP", "IPAexGothic", "Hiragino Sans", "Yu Gothic", "Arial Unicode MS")
+# Formats of pictures that need no other program.
+PICTURES = {"png", "pdf", "svg", "svgz", "jpg", "jpeg", "webp", "eps", "ps", "tif", "tiff"}
 MAX_PIECES_SHOWN = 120
 
 
@@ -181,7 +183,7 @@ def _canvas(
     from matplotlib.font_manager import fontManager
 
     kind = path.suffix.removeprefix(".").lower() or "png"
-    if kind not in FigureCanvasAgg.get_supported_filetypes():
+    if kind not in PICTURES:
         raise DataError(f"{path}: pictures have no format {kind!r}; use .png, .pdf or .svg")
     installed = {font.name for font in fontManager.ttflist}  # each text looks for the others again
     fonts = ["DejaVu Sans", *(name for name in FALLBACK_FONTS if name in installed)]

@@ -14,7 +14,7 @@ from seq2seq.config.schema import ModelConfig
 from seq2seq.errors import DataError
 from seq2seq.model.attention import capture_attention
 from seq2seq.model.transformer import Transformer
-from seq2seq.plots import _curves, attention_map, learning_curves, trade_off
+from seq2seq.plots import PICTURES, _curves, attention_map, learning_curves, trade_off
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -77,8 +77,15 @@ def test_a_picture_replaces_the_old_one_and_leaves_nothing_beside_it(tmp_path):
 def test_the_ending_decides_the_format(tmp_path):
     assert learning_curves(records(), tmp_path / "c.svg").read_bytes().lstrip().startswith(b"<?xml")
     assert learning_curves(records(), tmp_path / "c.pdf").read_bytes().startswith(b"%PDF")
-    with pytest.raises(DataError, match="'mp3'"):
-        learning_curves(records(), tmp_path / "c.mp3")
+    for ending in ("mp3", "pgf"):  # pgf needs TeX
+        with pytest.raises(DataError, match=f"'{ending}'"):
+            learning_curves(records(), tmp_path / f"c.{ending}")
+
+
+@pytest.mark.parametrize("ending", sorted(PICTURES))
+def test_every_format_is_written_without_another_program(ending, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert learning_curves(records(), tmp_path / f"c.{ending}").stat().st_size > 1000
 
 
 def test_every_script_and_sign_is_drawn_without_a_warning(tmp_path, caplog):
