@@ -32,16 +32,25 @@ zu zul
 """
 # Names in English, in the language itself and in other languages, as they occur in the headers of tables.
 _NAMES = """
-ar arabic العربية, bg bulgarian български, ca catalan català, cs czech čeština česky, da danish dansk,
-de german deutsch allemand alemán, el greek ελληνικά, en english englisch anglais inglés engels, eo esperanto,
-es spanish español castellano spanisch espagnol, et estonian eesti, fa persian farsi فارسی, fi finnish suomi,
-fr french français französisch francés, ga irish gaeilge, he hebrew עברית, hi hindi हिन्दी, hr croatian hrvatski,
-hu hungarian magyar, id indonesian indonesia, is icelandic íslenska, it italian italiano italienisch italien,
-ja japanese 日本語 japanisch japonais, ko korean 한국어, lt lithuanian lietuvių, lv latvian latviešu,
-no norwegian norsk, nb bokmål, nl dutch nederlands niederländisch, pl polish polski polnisch,
-pt portuguese português portugiesisch, ro romanian română, ru russian русский russisch russe, sk slovak slovenčina,
-sl slovenian slovenščina, sq albanian shqip, sr serbian српски srpski, sv swedish svenska, th thai ไทย,
-tr turkish türkçe, uk ukrainian українська, ur urdu اردو, vi vietnamese, zh chinese mandarin 中文 chinesisch chinois
+af afrikaans, ak akan, am amharic, ar arabic العربية, as assamese, az azerbaijani, be belarusian,
+bg bulgarian български, bn bengali bangla বাংলা, bo tibetan, br breton, bs bosnian, ca catalan català,
+cs czech čeština česky, cy welsh, da danish dansk, de german deutsch allemand alemán, dz dzongkha, ee ewe,
+el greek ελληνικά, en english englisch anglais inglés engels, eo esperanto,
+es spanish español castellano spanisch espagnol, et estonian eesti, eu basque euskara, fa persian farsi فارسی,
+fi finnish suomi, fo faroese, fr french français französisch francés, fy frisian, ga irish gaeilge,
+gl galician galego, gn guarani, gu gujarati, ha hausa, he hebrew עברית, hi hindi हिन्दी, hr croatian hrvatski,
+ht haitian, hu hungarian magyar, hy armenian, id indonesian indonesia, ig igbo, is icelandic íslenska,
+it italian italiano italienisch italien, ja japanese 日本語 japanisch japonais, jv javanese, ka georgian, kk kazakh,
+km khmer, kn kannada, ko korean 한국어, ku kurdish, ky kyrgyz, la latin, lb luxembourgish, lg luganda, ln lingala,
+lo lao, lt lithuanian lietuvių, lv latvian latviešu, mg malagasy, mi maori, mk macedonian, ml malayalam, mn mongolian,
+mr marathi, ms malay, mt maltese, my burmese, nb bokmål, ne nepali, nl dutch nederlands niederländisch,
+no norwegian norsk, ny chichewa, oc occitan, om oromo, or odia oriya, pa punjabi, pl polish polski polnisch,
+ps pashto, pt portuguese português portugiesisch, qu quechua, ro romanian română, ru russian русский russisch russe,
+rw kinyarwanda, sa sanskrit, sd sindhi, si sinhala, sk slovak slovenčina, sl slovenian slovenščina, sn shona,
+so somali, sq albanian shqip, sr serbian српски srpski, st sotho, su sundanese, sv swedish svenska,
+sw swahili kiswahili, ta tamil தமிழ், te telugu, tg tajik, th thai ไทย, ti tigrinya, tk turkmen, tl tagalog filipino,
+tr turkish türkçe, tt tatar, tw twi, ug uyghur, uk ukrainian українська, ur urdu اردو, uz uzbek, vi vietnamese,
+wo wolof, xh xhosa, yi yiddish, yo yoruba, zh chinese mandarin 中文 chinesisch chinois, zu zulu
 """
 _ROWS = [row.split() for row in _NAMES.split(",")]
 ENGLISH_NAMES = {code: name.title() for code, name, *_ in _ROWS}

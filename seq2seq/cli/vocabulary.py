@@ -129,7 +129,8 @@ def extend(
     segmented as before.
 
     The report shows the most frequent new pieces, their counts, and in brackets the old pieces; added-pieces.tsv in the
-    new folder lists all. The first 1,000,000 lines of the corpora are read.
+    new folder lists all. At most 1,000,000 lines are read: an even share of each corpus, and more where others are
+    small.
     """
     model = _only(models)
     if (tag is None) != (like is None):

@@ -3,7 +3,7 @@
 `inference` and `tasks` call `directed` on a loaded model before they encode a text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from seq2seq.config.description import ModelDescription
 from seq2seq.config.directions import direction_name
 from seq2seq.errors import UserError, some_of
 from seq2seq.languages import language_code
-from seq2seq.text.direction import MOST_LISTED, UNNAMED, Direction, find_language
+from seq2seq.text.direction import MOST_LISTED, UNNAMED, Direction, find_language, languages_named
 from seq2seq.text.tokenizer import TokenizerPair
 
 # The option or key that names the language of each side, for messages.
@@ -66,6 +66,25 @@ def single_languages(description: ModelDescription, tokenizers: TokenizerPair) -
     sides = {"source": description.source_language, "target": description.target_language}
     known = {side: name for side, name in sides.items() if side not in names or name in names[side]}
     return known.get("source"), known.get("target")
+
+
+def one_direction(description: ModelDescription, tokenizers: TokenizerPair, names: Sequence[str] = ()) -> Direction:
+    """Return a direction that a model with tags has, to compare it with a changed one.
+
+    The languages of the description come first (but no group of languages, such as `gmw`), then a direction that the
+    model was trained in, then the first languages of `names` that it can be given. Without `names`, all of its
+    languages count, English before the others.
+    """
+    known = tokenizers.choices
+    usual = names or sorted(chain.from_iterable(known.values()), key=lambda name: language_code(name) != "en")
+    sources, targets = ([name for name in usual if name in known.get(side, ())] for side in OPTIONS)
+    own = languages_named(description.target_language or "", targets)
+    if not tokenizers.needs_direction:
+        return Direction(None, [*own, *targets][0])
+    sources = [description.source_language] if description.source_language else sources
+    pairs = [(source, target) for source in sources for target in own or targets]
+    trained = [pair for pair in pairs if direction_name(pair) in description.directions]
+    return Direction(*next(chain(trained, (pair for pair in pairs if pair[0] != pair[1]), pairs)))
 
 
 def directed(

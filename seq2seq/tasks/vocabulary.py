@@ -20,7 +20,7 @@ from seq2seq.files import json_text, read_object
 from seq2seq.store.model_folder import LoadedModel, new_module
 from seq2seq.store.vocabulary import refitted
 from seq2seq.tensors import Uninitialized, load_tied
-from seq2seq.text.extending import TABLE, extended
+from seq2seq.text.extending import TABLE, extended, first_of_each
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.text.trimming import distinct_readers, necessary
@@ -71,7 +71,7 @@ def _make(
     """Write the changed tokenizers, the table of new pieces, and counts of pieces in the targets."""
     changed, counts, table = tokenizers, {}, ""
     if settings.extend:
-        pairs = [pair.texts for pair in islice(chain.from_iterable(train), MOST_PAIRS)]
+        pairs = [pair.texts for pair in chain.from_iterable(first_of_each(train, MOST_PAIRS))]
         sides = [list(side) for side in zip(*pairs, strict=True)]
         texts = sides if len(distinct_readers(tokenizers)) == 2 else [[*chain.from_iterable(sides)]]
         larger = extended(tokenizers, texts, settings.extend)

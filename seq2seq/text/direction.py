@@ -60,13 +60,20 @@ def find_language(name: str, known: Iterable[str], option: str) -> str:
         UserError: the model does not have the language, or several languages of it have this name.
     """
     names = list(known)
-    same = languages_named(name, names)
+    same = languages_named(name, names) or _members(name, names)
     if len(same) == 1:
         return same[0]
     if same:
         raise UserError(f"{option} {name}: the model has several such languages: {', '.join(same)}; name one of them")
     close, listed = nearest_language(name, names), some_of(names, MOST_LISTED)
     raise UserError(f"{option} {name}: not a language of the model{close}; it has {listed}")
+
+
+def _members(name: str, known: Sequence[str]) -> list[str]:
+    """Return the names of Norwegian for one of its written forms, and those of the forms for Norwegian."""
+    code = language_code(name)
+    related = {"no": ("nb", "nn"), "nb": ("no",), "nn": ("no",)}.get(code, ())
+    return [one for one in known if language_code(one) in related]
 
 
 def _script(name: str) -> str | None:

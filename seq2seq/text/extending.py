@@ -12,7 +12,8 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
+from typing import TypeVar
 
 from seq2seq.errors import counted
 from seq2seq.text.normalization import normalized
@@ -30,6 +31,7 @@ LONGEST_PIECE = 16  # characters, as in SentencePiece
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _REPLACEMENT = "\ufffd"
 Pair = tuple[str, str]
+Item = TypeVar("Item")
 
 
 @dataclass
@@ -89,6 +91,22 @@ class Extended:
             f"characters without a piece in the corpora: {self.unknown:,} -> 0",
             f"pieces that spell the corpora: {self.tokens[0]:,} -> {self.tokens[1]:,}",
         ]
+
+
+def first_of_each(sources: Iterable[Iterable[Item]], most: int) -> list[list[Item]]:
+    """Return the first items of each source, at most `most` together: what small sources leave of an even share is for
+    the others, so that the order of the sources changes nothing."""
+    kept: list[list[Item]] = []
+    for source in sources:
+        kept.append(list(islice(source, most)))
+        left, share = most, most
+        for number, size in enumerate(sorted(map(len, kept))):
+            share = left // (len(kept) - number)
+            if size > share:
+                kept = [items[:share] for items in kept]
+                break
+            left -= size
+    return kept
 
 
 def extended(tokenizers: TokenizerPair, texts: Sequence[Sequence[str]], count: int) -> Extended:

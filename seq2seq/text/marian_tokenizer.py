@@ -187,7 +187,7 @@ class MarianTokenizer(ReadingTokenizer):
         if self._languages and text.startswith(">>"):
             code, mark, rest = text.partition("<<")
             if code + mark in self._languages:
-                return code + mark, rest
+                return code + mark, rest.lstrip()  # as if the tag were not typed; some models keep white space
         return self.tag, text
 
     def _to_ids(self, language: str | None, pieces: Iterable[str]) -> list[int]:

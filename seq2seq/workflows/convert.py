@@ -28,6 +28,7 @@ from seq2seq.interop.m2m import read_m2m
 from seq2seq.interop.m2m_export import m2m_obstacles, write_m2m
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.languages import language_code
+from seq2seq.store.direction import one_direction
 from seq2seq.store.finding import CONFIG, find_model
 from seq2seq.store.model_card import front_matter, short_card
 from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_foreign, load_model, save_model
@@ -158,9 +159,10 @@ def export_argos(
     description, tokenizers = loaded.description, loaded.tokenizers
     if obstacles := argos_obstacles(tokenizers):
         raise ModelError(f"{loaded.folder}: an Argos package cannot hold this model: {'; '.join(obstacles)}")
-    source, target = languages[0] or description.source_language, languages[1] or description.target_language
-    if not source or not target:
+    named = languages[0] or description.source_language, languages[1] or description.target_language
+    if not all(named):
         raise UserError(f"{loaded.folder}: does not name its languages; give --source-language and --target-language")
+    source, target = map(language_code, named)
     if odd := [code for code in (source, target) if not re.fullmatch("[a-z]{2,3}", code)]:
         raise UserError(
             f"{odd[0]!r} is not a language code such as de; name others with --source-language and --target-language"
@@ -200,11 +202,10 @@ def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe
 
 def _probed(loaded: LoadedModel) -> Direction:
     """Return the direction in which an export is compared with the model."""
-    known, tags = loaded.description, list(loaded.tokenizers.source.tags)
+    known = loaded.description
     if not loaded.tokenizers.needs_direction or (known.source_language and known.target_language):
         return UNNAMED
-    source = next((tag for tag in tags if language_code(tag) == "en"), tags[0])
-    return Direction(source, next((tag for tag in tags if tag != source), source))
+    return one_direction(known, loaded.tokenizers)
 
 
 def _texts(translator: Translator) -> Callable[[Sequence[str]], list[str]]:

@@ -6,7 +6,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +18,7 @@ from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.store.vocabulary import refitted
 from seq2seq.text.direction import find_language, languages_named
-from seq2seq.text.extending import TABLE, Extended, extended
+from seq2seq.text.extending import TABLE, Extended, extended, first_of_each
 from seq2seq.text.marian_tokenizer import EOS, PAD, UNK, MarianTokenizer, MarianTokenizerPair
 from seq2seq.text.multilingual_tokenizer import BOS, MultilingualTokenizerPair, pair_of
 from seq2seq.text.tagged_tokenizer import TaggedTokenizerPair
@@ -193,14 +192,19 @@ def _with_tag(
     if same := languages_named(name, list(tags)):
         raise UserError(f"--tag {name}: the model has this language already ({same[0]}); leave the option out")
     tagged = tokenizers.with_tag(name, like)
+    spelled = {reader.model_bytes: Tokenizer(reader.model_bytes) for reader in distinct_readers(tokenizers)}.values()
+    known = {piece for reader in spelled for piece in reader.pieces(range(reader.vocab_size))}
+    if tagged.source.tags[name] in {*known, *tokenizers.source.vocabulary, *tokenizers.target.vocabulary}:
+        problem = "the model spells text with a piece of this name"
+        raise UserError(f"--tag {name}: {problem}; give the language another one, such as {name}_Latn")
     return tagged, {tagged.source.tags[name]: tags[like]}
 
 
 def _texts_by_reader(corpora: Sequence[Path], readers: Sequence[Tokenizer], side: Side | None) -> list[list[str]]:
-    """Return the lines of the corpora from which each tokenizer learns; an even share of each corpus."""
+    """Return the lines of the corpora from which each tokenizer learns."""
     texts: list[list[str]] = [[] for _ in readers]
-    for path in corpora:
-        lines = list(islice((line for line in read_lines(path) if line.strip()), MOST_LINES // len(corpora)))
+    every = ((line for line in read_lines(path) if line.strip()) for path in corpora)
+    for path, lines in zip(corpora, first_of_each(every, MOST_LINES), strict=True):
         if not lines:
             raise DataError(f"{path}: there is no text; name another file")
         chosen = [name == side for name in ("source", "target")] if side else may_read(readers, lines)
@@ -241,6 +245,7 @@ def _numbered(first: Sequence[str], readers: Sequence[Tokenizer], last: Iterable
     """Return the ids of one vocabulary with the pieces of all these tokenizers."""
     named, pieces = dict.fromkeys([*first, *last]), dict.fromkeys(first)
     for reader in readers:
-        control = set(reader.pieces({id_ for id_ in (reader.bos_id, reader.pad_id) if id_ >= 0})) - named.keys()
+        # marks of sequences, and tags of a model with many languages
+        control = set(reader.pieces(filter(reader.processor.is_control, range(reader.vocab_size)))) - named.keys()
         pieces |= dict.fromkeys(piece for piece in reader.pieces(range(reader.vocab_size)) if piece not in control)
     return {piece: id_ for id_, piece in enumerate(dict.fromkeys([*pieces, *last]))}

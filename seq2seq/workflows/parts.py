@@ -31,7 +31,7 @@ LEVEL = 6  # of compression
 MOST_NAMED = 3  # differences in a message
 SHARD_LINES = 20_000  # of a part, unless another number is given
 NO_SCORE = "no score"  # the reason of lines whose score is not finite, because the numbers of a model overflow
-# Options of loading a model that change no result, except for the last bits of scores on a GPU.
+# Options of loading a model that change no result, except for the last bits of scores.
 NOT_IDENTITY = ("device", "threads", "batch_tokens")
 
 

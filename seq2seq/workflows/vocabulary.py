@@ -26,10 +26,11 @@ from seq2seq.inspection.line_languages import other_language
 from seq2seq.languages import language_name
 from seq2seq.lines import read_lines
 from seq2seq.runtime import start
+from seq2seq.store.direction import one_direction
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.store.vocabulary import refitted
-from seq2seq.text.direction import MOST_LISTED, Direction, find_language, languages_named
+from seq2seq.text.direction import MOST_LISTED, UNNAMED, Direction, find_language
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.text.trimming import LEAST_KNOWN, distinct_readers, known_share, may_read, necessary
 
@@ -140,7 +141,7 @@ def trim(
     if all(len(pieces) == reader.vocab_size for pieces, reader in zip(kept, readers, strict=False)):
         raise UserError(f"{model}: nothing to trim: the corpora need every piece; name smaller ones, or keep the model")
     sources = next(corpus.head for corpus in read if corpus.is_of[0])
-    direction = _compared(loaded, names)
+    direction = one_direction(loaded.description, loaded.tokenizers, names) if names else UNNAMED
     _write(output, loaded, (kept[0], kept[-1]))
     return _measured(loaded, output, sources, kept[-1], direction)
 
@@ -156,6 +157,9 @@ def _languages(model: Path, loaded: LoadedModel, given: Sequence[str]) -> list[s
         raise UserError(f"--languages: {model} has no tags of languages; leave the option out")
     names = list(dict.fromkeys(find_language(name, tags, "--languages") for name in given))
     if not loaded.tokenizers.needs_direction:
+        default = described.target_language
+        if names and default in tags and default not in names:
+            raise UserError(f"--languages: {model} is for {default} by default; name that too")
         return names or None
     if len(names) < 2:
         raise UserError(f"--languages: name the source and the target; {model} has {some_of(list(tags), MOST_LISTED)}")
@@ -243,20 +247,6 @@ def _measured(
         _share(original.model, original.tokenizers, list(zip(lines, texts, strict=True)), removed),
         sum(text != other for text, other in zip(texts, changed, strict=True)),
     )
-
-
-def _compared(loaded: LoadedModel, names: Sequence[str] | None) -> Direction:
-    """Return the direction in which the models are compared: from the first of the kept languages that is a source into
-    the next target; languages of the model itself come before them, but not a group of languages such as `gmw`."""
-    if not names:
-        return Direction()
-    described, choices = loaded.description, loaded.tokenizers.choices
-    source = None
-    if loaded.tokenizers.needs_direction:
-        source = described.source_language or next(name for name in names if name in choices["source"])
-    targets = [name for name in names if name in choices["target"]]
-    own = languages_named(described.target_language or "", targets)
-    return Direction(source, next((name for name in [*own, *targets] if name != source), targets[0]))
 
 
 def _greedy(loaded: LoadedModel, lines: Sequence[str]) -> list[str]:

@@ -138,3 +138,15 @@ def test_a_full_disk_names_the_place_and_leaves_nothing(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert failure.value.filename == str(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["converted"]
+
+
+@pytest.mark.parametrize("named", [("eng", "deu"), ("eng_Latn", "German"), ("en", "de-DE")])
+def test_languages_are_codes_of_two_letters(named, tmp_path):
+    make_marian(tmp_path / "model")
+    path = tmp_path / "x.argosmodel"
+    export_argos(tmp_path / "model", path, "float32", named, Probe(tuple(SOURCE)), force=True)
+    with zipfile.ZipFile(path) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("metadata.json"))
+        known = json.loads(archive.read(name))
+    codes = [known[key] for key in ("from_code", "from_name", "to_code", "to_name")]
+    assert codes == ["en", "English", "de", "German"]

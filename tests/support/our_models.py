@@ -7,10 +7,12 @@ import torch
 from support.foreign_models import SOURCE, TARGET
 
 from seq2seq.config.description import ModelDescription
+from seq2seq.config.directions import LanguagesConfig
 from seq2seq.config.schema import ClassifierConfig, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
+from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 SIZES = dict(
@@ -73,3 +75,25 @@ def make_classifier(folder, labels, seed=3, vocab_size=300, label_names=None, **
         task="classification", model=model_config, labels=tuple(labels), label_names=label_names or {}
     )
     return save_model(folder, model.state_dict(), description, TokenizerPair(tokenizer, tokenizer))
+
+
+def make_many(folder, source, target, tags, seed=1) -> Path:
+    """A model of many languages with random weights, as a run with `languages` writes it."""
+    languages = LanguagesConfig(source=source, target=target, tags=tags)
+    trained = Tokenizer.train(
+        (SOURCE + TARGET) * 5, TokenizerConfig(vocab_size=330), 1, list(languages.pieces.values())
+    )
+    known = Languages(languages.pieces, tuple(source), tuple(target), tags)
+    pair = tagged_pair(trained.model_bytes, trained.model_bytes, known)
+    shape = ModelConfig(**SIZES, tied_embeddings="all", output_bias=True)
+    torch.manual_seed(seed)
+    model = Transformer(shape, pair.source.vocab_size, pair.target.vocab_size)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.2)
+        model.output.bias[pair.target.eos_id] = 1.0
+    sides = {"source_language": source, "target_language": target}
+    only = {key: names[0] for key, names in sides.items() if len(names) == 1}
+    names = tuple(f"{one}-{other}" for one in source for other in target if one != other)
+    description = ModelDescription(model=shape, search=SearchConfig(beam_size=1), directions=names, **only)
+    return save_model(folder, model.state_dict(keep_vars=True), description, pair)

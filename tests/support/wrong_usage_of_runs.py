@@ -149,7 +149,7 @@ TABLE = {
         ("model -o new --to marian", "norm_position"),
         ("model -o new --to argos", ".argosmodel"),
         ("model -o new --to m2m100", "tags of languages"),
-        ("classic -o new.argosmodel --to argos --target-language german", "german"),
+        ("classic -o new.argosmodel --to argos --target-language klingon", "klingon"),
         *(
             (f"{model} -o {'new.argosmodel' if to == 'argos' else 'new'} --to {to}", word)
             for to in ("marian", "ctranslate2", "argos")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.foreign_models import SOURCE, TARGET
-from support.our_models import make_ours
+from support.our_models import make_many, make_ours
 
 from seq2seq import cli
 from seq2seq.config.description import ModelDescription
@@ -339,3 +339,21 @@ def test_quantization_without_ctranslate2_is_one_line(marian, capsys, monkeypatc
     code, _, err = s2s("translate", marian, "--engine", "torch", "--quantization", "int16", capsys=capsys)
     assert code == 2
     assert "only CTranslate2 has this option" in err
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "tags"),
+    [
+        (["de", "fr"], ["en"], "source"),
+        (["en"], ["de", "fr"], "source"),
+        (["de"], ["en", "fr"], "decoder"),
+        (["de", "fr"], ["en", "de"], "decoder"),
+        (["en", "de"], ["fr", "nl"], "both"),
+    ],
+)
+def test_models_of_any_directions_are_compared_in_one_that_they_have(source, target, tags, tmp_path):
+    pytest.importorskip("ctranslate2")
+    make_many(tmp_path / "model", source, target, tags)
+    compared = export_ctranslate2(tmp_path / "model", tmp_path / "new", "float32", Probe(tuple(SOURCE)))
+    assert compared.lines == len(SOURCE)
+    assert compared.identical > 0.8 * len(SOURCE)

@@ -305,3 +305,15 @@ def test_a_corpus_in_no_language_of_the_new_model_is_a_warning(languages, corpor
     share = "100 % of the sampled lines with a clear language are French"
     text = f"{tmp_path / 'french'}: {share}, but the new model is for {kept}; give text in one of these languages"
     assert warnings == ([f"s2s: warning: {text}"] if kept else [])
+
+
+def test_the_tag_that_a_model_has_by_default_is_not_lost(tmp_path, capsys):
+    make_marian(tmp_path / "published", languages=LANGUAGES)
+    loaded = load_model(tmp_path / "published")
+    tuned = loaded.description.model_copy(update={"source_language": "en", "target_language": "deu"})
+    save_model(tmp_path / "model", loaded.weights, tuned, loaded.tokenizers)
+    (tmp_path / "text").write_text("\n".join([*SOURCE[:4], *TARGET[:4]]))
+    typed = ["vocabulary", "trim", str(tmp_path / "model"), "--corpus", str(tmp_path / "text"), "--languages"]
+    assert main([*typed, "nld", "-o", str(tmp_path / "new")]) == 2
+    assert "model is for deu by default; name that too" in capsys.readouterr().err
+    assert main([*typed, "nld,deu", "-o", str(tmp_path / "new")]) == 0

@@ -21,11 +21,12 @@ from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_model
 from seq2seq.tensors import distinct
 from seq2seq.text.direction import Direction
-from seq2seq.text.extending import extended
+from seq2seq.text.extending import extended, first_of_each
 from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
 from seq2seq.text.segmenter import Segmenter
 from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.workflows import extension
 
 NEW = ["der Straßenbahnfahrer ißt Öl, ねこ", "die Straßenbahnfahrerin fährt", "zwei Straßenbahnen, ねこ und いぬ"] * 3
 TEXTS = [*SOURCE, *TARGET[:2]]
@@ -269,6 +270,7 @@ def test_a_new_language_begins_as_another(kind, like, tag, tmp_path, capsys):
         ("m2m100", "ねこ", ["--tag", "qq", "--like", "klingon"], "--like klingon: not a language of the model"),
         ("m2m100", "ねこ", ["--tag", "deu", "--like", "nl"], "has this language already (de)"),
         ("m2m100", "ねこ", ["--tag", "a b", "--like", "de"], "--tag a b: not a name such as de"),
+        ("nllb", "ねこ", ["--tag", "no", "--like", "deu_Latn"], "--tag no: the model spells text with a piece of this"),
         ("m2m100", "ねこ", ["--tag", "qq"], "--tag and --like belong together"),
     ],
 )  # fmt: skip
@@ -331,3 +333,24 @@ def test_a_model_of_many_directions_gets_pieces_and_keeps_its_tags():
     assert new.source.tags == tags
     assert new.source.encode("the cat")[0] == trained.vocabulary["<2de>"]
     assert new.source.encode("the cat") == pair.directed(Direction("en", "de")).source.encode("the cat")
+
+
+@pytest.mark.parametrize("sizes", [(), (3,), (900, 10), (10, 900), (5, 900, 900, 7), (400, 300, 300), (1, 1, 1)])
+def test_small_corpora_are_read_whole_and_large_ones_share_the_rest(sizes):
+    found = first_of_each([iter(range(size)) for size in sizes], 600)
+    assert [items == list(range(len(items))) for items in found] == [True] * len(sizes)
+    kept = list(map(len, found))
+    assert sum(kept) <= 600
+    assert all(len_ in (size, max(kept)) for len_, size in zip(kept, sizes, strict=True))
+    assert sum(kept) >= min(600, sum(sizes)) - len(sizes) / 2
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_order_of_corpora_does_not_decide_what_is_learned(order, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(extension, "MOST_LINES", 100)
+    make(tmp_path / "model", "ours shared")
+    (tmp_path / "large").write_text("the cat sat\n" * 300)
+    (tmp_path / "small").write_text("ねこ\n" * 10)
+    typed = [part for name in ("large", "small")[::order] for part in ("--corpus", tmp_path / name)]
+    report = run(tmp_path, "extend", *typed, "--pieces", 0, capsys=capsys)
+    assert {added["piece"] for added in report["pieces"]} == {"ね", "こ"}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from support.foreign_models import JAPANESE, LANGUAGES, SOURCE, TARGET, make_marian, sentencepiece_model
-from support.our_models import make_ours
+from support.our_models import make_many, make_ours
 from support.vocabulary_models import hypotheses, make
 
 from seq2seq.cli import main
@@ -114,3 +114,30 @@ def test_two_tokenizers_are_refused_where_one_is_needed(model, given, said, tmp_
     assert main(typed) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_tags_of_the_other_model_do_not_come_with_its_tokenizer(tmp_path, capsys):
+    make_ours(tmp_path / "model")
+    make_many(tmp_path / "given", ["en"], ["de", "fr"], "source")
+    typed = [str(tmp_path / "model"), str(tmp_path / "given"), "-o", str(tmp_path / "new")]
+    assert main(["vocabulary", "transplant", *typed]) == 0, capsys.readouterr().err
+    new, donor = (load_model(tmp_path / name).tokenizers for name in ("new", "given"))
+    assert not new.choices
+    assert not new.source.tags
+    assert new.source.split_all(TARGET) == donor.source.split_all(TARGET)
+
+
+def test_a_typed_tag_and_a_named_language_are_the_same(tmp_path, capsys):
+    """Also with a tokenizer that keeps the white space after the tag."""
+    make_marian(tmp_path / "model", languages=LANGUAGES)
+    make_ours(tmp_path / "given")
+    typed = [str(tmp_path / "model"), str(tmp_path / "given" / "source.spm"), "-o", str(tmp_path / "new")]
+    assert main(["vocabulary", "transplant", *typed]) == 0, capsys.readouterr().err
+    for name in ("model", "new"):
+        pair = load_model(tmp_path / name).tokenizers
+        tag = pair.source.tags["deu"]
+        named = pair.directed(Direction(target="deu")).source
+        for text in SOURCE:
+            assert pair.source.read(f"{tag} {text}") == named.read(text)
+            spans = pair.source.spans(f"{tag} {text}")[1]
+            assert f"{tag} {text}"[spans[0][0] :].lstrip() == text
