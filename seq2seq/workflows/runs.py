@@ -83,7 +83,9 @@ def find_runs(folder: Path) -> list[RunRecord]:
     if not folder.is_dir():
         problem = "a file" if folder.exists() else "no such folder"
         raise ModelError(f"{folder}: {problem}; name a run folder, or the folder that your runs are in")
-    found = sorted(_run_folders(folder, MOST_LEVELS), key=lambda path: path.parts)
+    # a link to a run that is found without it does not count
+    paths = sorted(_run_folders(folder, MOST_LEVELS), key=lambda path: path.resolve() != _unlinked(path, folder))
+    found = sorted({path.resolve(): path for path in reversed(paths)}.values(), key=lambda path: path.parts)
     if not found:
         raise ModelError(f"{folder}: no run is in it; name the folder that your runs are in, or start one: s2s train")
     names = [str(path.relative_to(folder)) if path != folder else path.resolve().name for path in found]
@@ -192,6 +194,11 @@ def _run_folders(folder: Path, levels: int) -> Iterator[Path]:
             is_latest = entry.name == LATEST and entry.is_symlink()
             if entry.is_dir() and not entry.name.startswith(".") and not is_latest:
                 yield from _run_folders(entry, levels - 1)
+
+
+def _unlinked(path: Path, folder: Path) -> Path:
+    """Return where a path in a folder is if no part of it after the folder is a link."""
+    return folder.resolve() / path.relative_to(folder)
 
 
 def _settings_of(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:

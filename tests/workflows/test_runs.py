@@ -184,6 +184,16 @@ def test_clean_never_touches_what_a_process_holds(runs, capsys):
     assert late.folders[0].exists()
 
 
+def test_a_link_to_a_run_counts_only_where_the_run_is_not_found_itself(runs, tmp_path):
+    make_run(tmp_path / "elsewhere" / "run", 20.0, 0.1)
+    (runs / "a link").symlink_to("wide")
+    (runs / "group").mkdir()
+    (runs / "group" / "inside").symlink_to(runs / "wide")
+    (runs / "outside").symlink_to(tmp_path / "elsewhere" / "run")
+    assert [run.name for run in find_runs(runs)] == ["outside", *sorted(SCORES)]
+    assert [run.name for run in find_runs(runs / "group")] == ["inside"]
+
+
 @pytest.mark.parametrize("way", ["a link", "the folder itself", "."])
 def test_a_run_that_trains_is_found_by_every_path(runs, tmp_path, monkeypatch, way):
     (tmp_path / "links").mkdir()
