@@ -12,13 +12,14 @@ from support.multilingual_models import FAMILIES, PAIRS, drawn_architecture, mak
 
 from seq2seq.config.schema import SearchConfig
 from seq2seq.data.collate import collate_translation
+from seq2seq.errors import UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model, save_model
-from seq2seq.text.direction import Direction
+from seq2seq.text.direction import Direction, find_language
 from seq2seq.training.loss import translation_loss
 
 transformers = pytest.importorskip("transformers")
@@ -240,3 +241,23 @@ def test_a_model_folder_of_ours_keeps_languages_and_weights(made, tmp_path):
     assert kept.directed().tokenizers.fingerprint == ours.tokenizers.fingerprint  # the direction that it was saved with
     for name, weight in ours.model.state_dict().items():
         assert torch.equal(weight, kept.model.state_dict()[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "found"),
+    [
+        ("Swahili", ["eng_Latn", "swh_Latn"], "swh_Latn"),
+        ("বাংলা", ["en", "bn"], "bn"),
+        ("luxembourgish", ["en", "lb"], "lb"),
+        ("nb", ["en", "no"], "no"),
+        ("Norwegian", ["eng_Latn", "nno_Latn"], "nno_Latn"),
+        ("no", ["nob_Latn", "nno_Latn"], None),
+        ("nn", ["en", "nb"], None),
+    ],
+)
+def test_a_language_is_found_under_its_name_and_norwegian_under_that_of_its_forms(name, known, found):
+    if found:
+        assert find_language(name, known, "--to") == found
+        return
+    with pytest.raises(UserError, match=f"--to {name}: (the model has several such languages|not a language)"):
+        find_language(name, known, "--to")
