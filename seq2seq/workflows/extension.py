@@ -192,9 +192,9 @@ def _with_tag(
     if same := languages_named(name, list(tags)):
         raise UserError(f"--tag {name}: the model has this language already ({same[0]}); leave the option out")
     tagged = tokenizers.with_tag(name, like)
-    spelled = {reader.model_bytes: Tokenizer(reader.model_bytes) for reader in distinct_readers(tokenizers)}.values()
-    known = {piece for reader in spelled for piece in reader.pieces(range(reader.vocab_size))}
-    if tagged.source.tags[name] in {*known, *tokenizers.source.vocabulary, *tokenizers.target.vocabulary}:
+    # a segmenter may spell a piece that the vocabulary does not number
+    known = ({*reader.vocabulary, *Tokenizer(reader.model_bytes).vocabulary} for reader in distinct_readers(tokenizers))
+    if any(tagged.source.tags[name] in pieces for pieces in known):
         problem = "the model spells text with a piece of this name"
         raise UserError(f"--tag {name}: {problem}; give the language another one, such as {name}_Latn")
     return tagged, {tagged.source.tags[name]: tags[like]}
