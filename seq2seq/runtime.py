@@ -5,6 +5,7 @@ Only `start` reads the machine and the environment of torchrun; other code recei
 
 import contextlib
 import ctypes
+import importlib
 import os
 import platform
 import random
@@ -130,6 +131,9 @@ def current_device(device: torch.device) -> contextlib.AbstractContextManager:
 
 def _join(device: torch.device) -> None:
     """Join the process group described by torchrun's environment."""
+    # Its functions have the group as a default value if it exists when the module is imported. `close` could then not
+    # end the threads of gloo, and one that works while the interpreter ends aborts the process.
+    importlib.import_module("torch.distributed.nn.functional")
     store, rank, world_size = next(dist.rendezvous("env://", timeout=WAIT_LIMIT))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
         # torchrun keeps its store when it restarts ranks, which would find the addresses of dead ranks. On several

@@ -17,16 +17,27 @@ from seq2seq import runtime
 from seq2seq.tasks import task
 
 STEPS = ("--set", "training.max_steps=60")
+# The command in a new interpreter, which imports what the command imports, and no earlier than it.
+THEN_THREADS = """
+import os, sys
+from pathlib import Path
+from seq2seq.cli import main
+
+code = main(sys.argv[1:])
+print(*(Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in os.listdir("/proc/self/task")))
+sys.exit(code)
+"""
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the ranks")]
 
 
-def torchrun(folder):
+def torchrun(folder, *program):
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "--max-restarts", "3",
-        "-m", "seq2seq", "train", "toy.yaml", *STEPS,
+        *program,
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=folder, env=environment, text=True, **piped)
 
 
 def rank_processes(process):
@@ -58,7 +69,7 @@ def test_killed_ranks_are_started_again_from_the_last_checkpoint(tmp_path):
     whole, killed = (corpus(tmp_path / name) for name in ("whole", "killed"))
     ended = finish(start_work(lambda: typed_in_a_shell("train", "toy.yaml", *STEPS), 2, whole))
     assert [code for code, _, _ in ended] == [0, 0], ended
-    process = torchrun(killed)
+    process = torchrun(killed, "-m", "seq2seq", "train", "toy.yaml", *STEPS)
     run = killed / "runs" / "toy"
     for step, rank in ((7, 1), (28, 0)):
         kill_after(step, rank, process, run)
@@ -82,3 +93,13 @@ def test_ranks_wait_for_the_preparation_however_long_it_takes(tmp_path, monkeypa
     assert [code for code, _, _ in ended] == [0, 0], ended
     assert steps(folder / "runs" / "toy") == [1]
     assert not list(folder.rglob("ranks-*"))
+
+
+def test_no_thread_of_gloo_outlives_a_run(tmp_path):
+    """Such a thread may ask for the interpreter's lock while the interpreter ends, which aborts the process."""
+    (tmp_path / "then_threads.py").write_text(THEN_THREADS)
+    process = torchrun(corpus(tmp_path / "run"), tmp_path / "then_threads.py", "train", "toy.yaml")
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert output.count("python") >= 2, output
+    assert "gloo" not in output
