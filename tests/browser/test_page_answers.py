@@ -131,6 +131,25 @@ def test_a_choice_in_an_indented_line_is_not_one_for_another(shown):  # noqa: F8
     assert all(word.strip() for found in marks(shown) for _, word in found)
 
 
+def test_a_click_just_after_a_choice_opens_its_list(shown):  # noqa: F811
+    """The words of the choice come while the list is on its way, and replace the word that was clicked."""
+    shown.type("one four two.")
+    shown.page.locator(".word").first.click()
+    choices = shown.page.locator(".choices button")
+    shown.until(lambda: choices.count() > 1)
+    text, held = choices.nth(1).text_content(), hold(shown.page, "/v1/translate")
+    choices.nth(1).click()
+    shown.until(lambda: len(held) == 1)
+    shown.page.locator(".word").first.click()
+    shown.until(lambda: len(held) == 2)
+    release(shown.page, held)
+    release(shown.page, held)
+    assert choices.count() > 1
+    shown.page.keyboard.press("Escape")
+    shown.until(lambda: shown.page.locator(".word").count() > 1)
+    assert shown.translation == text
+
+
 def choose_and_wait(opened):
     """Choose the translation that is shown: the model can link the words of this one for certain."""
     text = opened.translation

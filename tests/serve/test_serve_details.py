@@ -191,7 +191,7 @@ def test_whoever_opens_the_page_does_not_wait_for_torch_with_the_first_text(fold
 
 
 def test_the_page_has_words_for_each_flag_of_a_translation():
-    page = (Path(serve.__file__).parent / "page" / "page.js").read_text(encoding="utf-8")
+    page = (Path(serve.__file__).parent / "page" / "parts.js").read_text(encoding="utf-8")
     named = re.search(r"const FLAGS = \{(.*?)\};", page, re.DOTALL)[1]
     assert {*FLAGS, *SYMPTOMS, REPAIRED} - {"markup", "placeholder"} <= set(re.findall(r"(\w+): \"", named))
 

@@ -4,10 +4,28 @@ import { element } from "./api.js";
 
 let open = null; // {list, word, closed}
 let turn = 0; // counts what was asked, so that a late answer opens nothing
+let asked = false; // whether a list is on its way
+let waiting = []; // what would replace the word of a list
+const REST = 300; // milliseconds, longer than a click
+
+// Calls `replace`, which replaces words, when no list is open or on its way.
+export function whenClosed(replace) {
+  waiting.push(replace);
+  settle();
+}
+
+function settle() {
+  if (open || asked) return;
+  const ready = waiting;
+  waiting = [];
+  for (const replace of ready) replace();
+}
 
 // Closes the list; the focus goes back to the word where it was in the list.
 export function close() {
   turn += 1;
+  asked = false;
+  setTimeout(settle, REST); // the click that closed the list may be on a word
   if (!open) return;
   const { list, word, closed } = open, hadFocus = list.contains(document.activeElement);
   open = null;
@@ -21,11 +39,23 @@ export function close() {
    Resolves to the number of texts, or null where another list was asked for meanwhile. */
 export async function offer(word, language, texts, choose, closed) {
   close();
-  const own = turn, found = await texts();
-  if (own !== turn || !word.isConnected) return null;
+  asked = true;
+  const own = turn;
+  try {
+    const found = await texts();
+    if (own !== turn || !word.isConnected) return null;
+    show(word, language, found, choose, closed);
+    return found.length;
+  } finally {
+    if (own === turn) asked = false;
+    settle();
+  }
+}
+
+function show(word, language, texts, choose, closed) {
   const list = element("ul", { className: "choices" });
   list.setAttribute("aria-label", "Alternatives");
-  for (const text of found) {
+  for (const text of texts) {
     const button = element("button", { type: "button", textContent: text, lang: language });
     button.addEventListener("click", () => {
       close();
@@ -41,7 +71,6 @@ export async function offer(word, language, texts, choose, closed) {
   word.setAttribute("aria-expanded", "true");
   list.querySelector("button").focus({ preventScroll: true });
   list.scrollIntoView({ block: "nearest" });
-  return found.length;
 }
 
 function moved(event) {

@@ -1,20 +1,13 @@
 // The page: what is typed is translated after a pause, sentence by sentence as they come. Without it, the form works.
 // Spans of answers are in code points; `points` are the texts as arrays of them.
 
-import { close, offer } from "./alternatives.js";
+import { close, offer, whenClosed } from "./alternatives.js";
 import { ask, download, element, kept, objects, RETRY_SECONDS } from "./api.js";
 import { beginGlossary, showStatuses, terms } from "./glossary.js";
-import { chunks, moved } from "./parts.js";
+import { chunks, moved, summary } from "./parts.js";
 
 const REST = 300; // milliseconds
 const DOUBTFUL = 0.4, UNCERTAIN = 0.5, ALTERNATIVES = 4;
-const FLAGS = {
-  loop: "repeats itself", copy: "is a copy of the text", empty: "is empty", short: "is very short",
-  long: "was cut off at the length limit", split: "was translated in parts", repaired: "was translated a second time",
-  verbatim: "was copied, because it is not language", lost: "lacks characters that the model does not know",
-  language: "is in another language", unchanged: "was left unchanged where its translation is empty",
-  pivot: "was translated through another language",
-};
 const FORMATS = { html: "html", htm: "html", xhtml: "xml", xml: "xml", md: "markdown" };
 const $ = (id) => document.getElementById(id);
 const text = $("text"), mirror = $("mirror"), translation = $("translation"), status = $("status");
@@ -145,14 +138,6 @@ function failed(error, again) {
   }
 }
 
-function summary(found) {
-  const kinds = [...new Set(found.flatMap((part) => part.flags))].map((flag) => FLAGS[flag] ?? flag);
-  const missing = found.flatMap((part) => part.terms ?? []).filter((term) => term.status === "missing");
-  const notes = kinds.map((words) => `A part ${words}.`);
-  if (missing.length) notes.push(`Term missing: ${[...new Set(missing.map((term) => term.entry))].join(", ")}.`);
-  return notes.join(" ") || "Done.";
-}
-
 // -- one sentence ---------------------------------------------------------------------------------
 
 const sourceOf = (part) => Array.from(text.value).slice(...part.source).join("");
@@ -260,9 +245,7 @@ async function alternatives(part, prefix, word, sentence) {
       return [...new Set([part.text, ...others.filter((one) => one.startsWith(prefix))])];
     };
     const count = await offer(word, language, texts, (choice) => {
-      chosen.set(key, { text: choice, details: [] });
-      fill(sentence, withChoice(part, chosen.get(key)));
-      sentence.querySelector(".word")?.focus({ preventScroll: true });
+      put(part, key, sentence, { text: choice, details: [] }, true);
       say("Changed.");
       explain(part, source, key, sentence);
     }, () => say(summary(parts)));
@@ -279,11 +262,17 @@ async function explain(part, source, key, sentence) {
   body.details = wanted("alignment", "words");
   const answer = await ask("/v1/translate", body).catch(() => null);
   const found = (await answer?.json())?.translations[0];
-  if (found?.text !== part.text || chosen.get(key)?.text !== part.text || !sentence.isConnected) return;
-  const hadFocus = sentence.contains(document.activeElement);
-  chosen.set(key, { text: part.text, details: found.details });
+  whenClosed(() => {
+    if (found?.text !== part.text || chosen.get(key)?.text !== part.text || !sentence.isConnected) return;
+    put(part, key, sentence, found, sentence.contains(document.activeElement));
+  });
+}
+
+// Shows a choice in the place of its sentence.
+function put(part, key, sentence, { text, details }, focuses) {
+  chosen.set(key, { text, details });
   fill(sentence, withChoice(part, chosen.get(key)));
-  if (hadFocus) sentence.querySelector(".word")?.focus({ preventScroll: true });
+  if (focuses) sentence.querySelector(".word")?.focus({ preventScroll: true });
 }
 
 // -- files, and the way back ----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Parts of a text, and the spans of their translations. Spans are in code points.
+// Parts of a text, the spans of their translations, and what is said of them. Spans are in code points.
 
 // A long text in parts that a request may hold, by the limits of the server, cut at ends of sentences.
 export function chunks(typed, limits) {
@@ -22,4 +22,21 @@ export function moved(part, begin) {
   part.source = shift(part.source);
   for (const one of part.details ?? []) one.alignment = one.alignment?.map(([source, ...rest]) => [shift(source), ...rest]);
   return part;
+}
+
+const FLAGS = {
+  loop: "repeats itself", copy: "is a copy of the text", empty: "is empty", short: "is very short",
+  long: "was cut off at the length limit", split: "was translated in parts", repaired: "was translated a second time",
+  verbatim: "was copied, because it is not language", lost: "lacks characters that the model does not know",
+  language: "is in another language", unchanged: "was left unchanged where its translation is empty",
+  pivot: "was translated through another language",
+};
+
+// What is said of the translated parts of a text.
+export function summary(found) {
+  const kinds = [...new Set(found.flatMap((part) => part.flags))].map((flag) => FLAGS[flag] ?? flag);
+  const missing = found.flatMap((part) => part.terms ?? []).filter((term) => term.status === "missing");
+  const notes = kinds.map((words) => `A part ${words}.`);
+  if (missing.length) notes.push(`Term missing: ${[...new Set(missing.map((term) => term.entry))].join(", ")}.`);
+  return notes.join(" ") || "Done.";
 }
