@@ -9,6 +9,7 @@ import difflib
 import gzip
 import json
 import logging
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -76,6 +77,11 @@ def did_you_mean(word: str, candidates: Iterable[str], least: float = 0.6) -> st
     """
     close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=least)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def typed(name: object) -> str:
+    """Return a name of a file or folder as it is typed in a shell, for a command in a message."""
+    return shlex.quote(str(name))
 
 
 def counted(count: int, noun: str) -> str:

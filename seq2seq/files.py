@@ -12,6 +12,8 @@ from typing import Any
 from seq2seq.errors import reason
 from seq2seq.lines import read_regular
 
+# The folder of runs, and the link in it to the newest.
+RUNS, LATEST = Path("runs"), "latest"
 # Bytes of the state of a run: a checkpoint has about 150 for each validation example.
 LARGEST_STATE = 2**30
 

@@ -10,6 +10,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.errors import typed
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config
@@ -69,15 +70,11 @@ def _log_result(result: "TrainingResult", folder: Path, config: "Config") -> Non
     if way := further(result, config.training):
         logger.log(logging.WARNING if result.is_improving else logging.INFO, "%s", way)
     verb = "translate" if config.task == "translation" else "classify"
-    logger.info("try: echo 'Your text.' | s2s %s %s%s", verb, folder, _named_languages(config))
+    logger.info("try: echo 'Your text.' | s2s %s %s%s", verb, typed(folder), _named_languages(config))
     if config.task == "translation" and config.data.test:
-        logger.info("and: s2s bleu --model %s", folder)
+        logger.info("and: s2s bleu --model %s", typed(folder))
 
 
 def _named_languages(config: "Config") -> str:
-    """Return the options that a model of many languages needs, with the first of its directions."""
-    if config.languages is None:
-        return ""
-    source = config.languages.source[0]
-    target = next((other for other in config.languages.target if other != source), source)
-    return f" --from {source} --to {target}"
+    """Return the options that a model of many languages needs, with the first of its trained directions."""
+    return " --from {} --to {}".format(*config.first_direction) if config.first_direction else ""

@@ -15,7 +15,7 @@ import click
 from seq2seq import atomic
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.errors import DataError, ModelError
+from seq2seq.errors import DataError, ModelError, typed
 from seq2seq.lines import aligned, check_counts, read_lines, shown_json
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _tunable(folder: Path) -> "LoadedModel":
     if "search" not in (read_object(settings) if settings.exists() else {}):
         kinds = " or ".join(kind for kind, name in KINDS.items() if name == read_object(folder / CONFIG)["model_type"])
         raise ModelError(
-            f"{folder}: a folder of transformers; import it first: s2s convert {folder} --from {kinds} -o MODEL"
+            f"{folder}: a folder of transformers; import it first: s2s convert {typed(folder)} --from {kinds} -o MODEL"
         )
     return model
 

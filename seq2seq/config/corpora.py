@@ -128,6 +128,11 @@ class SourceConfig(Section):
         values = {"from" if key == "from_" else key: value for key, value in serialize(self).items()}
         return {key: value for key, value in values.items() if value is not None and (key != "both_ways" or value)}
 
+    @property
+    def dataset(self) -> str | None:
+        """The name of `hub`; of a local folder without the folders that it is in."""
+        return Path(self.hub).name if self.hub and Path(self.hub).is_absolute() else self.hub
+
     def files(self) -> Iterator[tuple[str, Path]]:
         """Yield (key, path) of every local file that this source names."""
         for key in FILES:

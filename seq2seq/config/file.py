@@ -131,14 +131,18 @@ def _described(error: ValidationError, values: dict[str, Any]) -> Iterator[tuple
 
 
 def _remove(values: Any, location: Sequence[Any]) -> bool:
-    """Remove the key at `location`, so that its default applies; return whether it existed."""
+    """Remove the key at `location`, or the whole list if it is an entry of a list, so that its default applies; return
+    whether it existed."""
     *parents, last = location
+    place = values
     try:
         for part in parents:
-            values = values[part]
+            place = place[part]
     except (KeyError, IndexError, TypeError):
         return False
-    return isinstance(values, dict) and values.pop(last, values) is not values
+    if isinstance(place, list):
+        return _remove(values, parents)
+    return isinstance(place, dict) and place.pop(last, place) is not place
 
 
 def _read_text(path: Path) -> str:
@@ -178,7 +182,8 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
         within = ".".join(parents[:depth])
         if within == "data.train" and name.isdecimal() and isinstance(place, dict):
             values["data"]["train"] = place = [place]  # a single source, written without brackets
-        index: Any = name
+        # YAML may have read the name of an existing key as a number
+        index: Any = next((key for key in place if str(key) == name), name) if isinstance(place, dict) else name
         if isinstance(place, list):
             if not name.isdecimal() or len(name) > MOST_DIGITS or int(name) >= len(place):
                 there = f"0 to {len(place) - 1}" if place else "no entries"
@@ -214,6 +219,8 @@ def _cross_check(config: Config) -> list[str]:
             )
         if training.best_metric in {"bleu", "chrf", "chrf++"} - set(config.evaluation.metrics):
             problems.append(f"training.best_metric: {training.best_metric} is not in evaluation.metrics; add it there")
+    elif training.best_of != "mean":
+        problems.append(f"training.best_of: {training.best_of} needs languages; leave it out")
     if training.best_metric not in ("auto", "loss", *metrics):
         allowed = f"use one of auto, loss, {', '.join(metrics)}"
         problems.append(f"training.best_metric: {training.best_metric!r} is not a metric of {config.task}; {allowed}")

@@ -359,6 +359,17 @@ class Config(Section):
         return self.source_language or "", self.target_language or ""
 
     @property
+    def first_direction(self) -> Sides | None:
+        """The first trained direction of a model of many, or a possible one if each line has its own languages; else
+        None."""
+        if self.languages is None:
+            return None
+        trained = (self.languages.sides_of(source) for source in self.data.train)
+        source = self.languages.source[0]
+        other = next((name for name in self.languages.target if name != source), source)
+        return next(filter(None, trained), (source, other))
+
+    @property
     def single_languages(self) -> tuple[str | None, str | None]:
         """The source and the target language, each if there is only one."""
         if self.languages is None:

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from seq2seq.config import ranges
 from seq2seq.errors import LONGEST_VALUE, did_you_mean, shown
+from seq2seq.files import LATEST, RUNS
 from seq2seq.lines import UNWRITABLE
 
 LONGEST_TEXT = 1000
@@ -160,6 +161,21 @@ def _look_up_parts(name: Path, info: ValidationInfo) -> Path:
     return _look_up(name, "file", info)
 
 
+def _look_up_model(name: Path, info: ValidationInfo) -> Path:
+    """Return the absolute path of a model or run folder, or a name on the hub.
+
+    Raises:
+        ValueError: it is not found, or is the link to the newest run, which names the new run as soon as that starts.
+    """
+    found = _look_up(name, "folder", info)
+    links = [Path(*name.parts[: index + 1]) for index, part in enumerate(name.parts) if part == LATEST]
+    is_newest = any(link.is_symlink() and link.parent.resolve() == RUNS.resolve() for link in links)
+    if is_newest and info.context is not None:
+        written = os.path.relpath(found)
+        raise ValueError(f"{name} is the link to the newest run, which the new run will be; write {written}")
+    return found
+
+
 def _look_up_dataset(name: str, info: ValidationInfo) -> str:
     return str(_look_up(Path(name), "folder", info)) if name.startswith((".", "/", "~")) else name
 
@@ -269,7 +285,7 @@ NonNegative = Annotated[int, ranges.COUNT_OR_NONE]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(_as_path)]
 ExistingFile = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "file", info))]
 FileOrParts = Annotated[FilePath, AfterValidator(_look_up_parts)]
-ModelPath = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "folder", info))]
+ModelPath = Annotated[FilePath, AfterValidator(_look_up_model)]
 NewFolder = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, None, info))]
 Dataset = Annotated[str, AfterValidator(_look_up_dataset)]
 TestSetName = Annotated[str, AfterValidator(_as_test_set_name)]

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seq2seq.errors import counted, some_of
+from seq2seq.errors import counted, some_of, typed
 from seq2seq.inspection.advice import Advice
 from seq2seq.inspection.blocks import Finding
 from seq2seq.inspection.check import CheckReport
@@ -119,7 +119,7 @@ def _advice_lines(advice: Advice, config: Path | None) -> Iterator[str]:
     if config is not None and advice.notes:
         options = [f"--set {key}={value}" for key, value in advice.settings.items()]
         pairs = map(" ".join, zip(options[::2], options[1::2], strict=True))
-        yield "  try: " + " \\\n    ".join([f"s2s train {config}", *pairs])
+        yield "  try: " + " \\\n    ".join([f"s2s train {typed(config)}", *pairs])
 
 
 def joined(texts: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seq2seq.errors import ModelError
+from seq2seq.errors import ModelError, typed
 from seq2seq.files import DamagedFile, check_regular, read_object
 from seq2seq.tensors import FileTensors, HeldTensors, read_tensors
 
@@ -56,7 +56,7 @@ def _from_pickle(folder: Path, torch_file: bool, kind: str) -> dict[str, Tensor]
     if not torch_file:
         raise ModelError(
             f"{folder}: has {PICKLE} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
-            f"with s2s convert --from {kind} {folder} --pickle -o MODEL (only tensors are read from it)"
+            f"with s2s convert --from {kind} {typed(folder)} --pickle -o MODEL (only tensors are read from it)"
         )
     try:
         loaded = dict(torch.load(folder / PICKLE, map_location="cpu", weights_only=True))

@@ -7,6 +7,7 @@ its fine-tuned version is WiSE-FT (Wortsman et al. 2022).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from torch import Tensor
@@ -50,7 +51,7 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
     """Write the mean of the weights of `paths` to the model folder `output`, and return its path.
 
     If a checkpoint contains a moving average, which its run validates and saves, that is the member. Settings that are
-    not weights (dropout, search) are those of the first member. The licences are those of all members.
+    not weights (dropout, search) are those of the first member. Licences and directions are those of all.
 
     Args:
         paths: the members.
@@ -71,7 +72,9 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
             raise ModelError(f"{other.path}: {problem}")
     made_of = [f"- {weight / sum(weights):.4g} of `{path.name}`" for weight, path in zip(weights, paths, strict=True)]
     licences = joined_licences(*(member.description.license for member in members))
-    description = first.description.model_copy(update={"metrics": {}, "license": licences})
+    used = [member for member, weight in zip(members, weights, strict=True) if weight]
+    directions = tuple(dict.fromkeys(chain.from_iterable(member.description.directions for member in used)))
+    description = first.description.model_copy(update={"metrics": {}, "license": licences, "directions": directions})
     card = short_card(description, output.name, ["The mean of the weights of several models:", "\n".join(made_of)])
     mean = average([member.state for member in members], weights)
     return save_model(output, mean, description, first.tokenizers, card)
@@ -97,6 +100,9 @@ def _difference(first: _Member, other: _Member) -> str | None:
         return f"another vocabulary than {first.path}; average models that share one"
     if found.labels != expected.labels:
         return f"other labels than {first.path}; average models that share them"
+    if found.classifier.pooling != expected.classifier.pooling:
+        pooling = f"classifier.pooling is {found.classifier.pooling}, not {expected.classifier.pooling}"
+        return f"another model than {first.path}: {pooling}"
     if problem := mismatch(first.state, other.state):
         return f"another shape than {first.path}: {problem}"
     values = dict(found.model)

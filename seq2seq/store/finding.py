@@ -6,10 +6,10 @@ from pathlib import Path
 
 from seq2seq import atomic
 from seq2seq.errors import ModelError, UserError, did_you_mean
-from seq2seq.files import DamagedFile, read_object
+from seq2seq.files import LATEST, RUNS, DamagedFile, read_object
 
 CONFIG, GENERATION, EXPORTED = "config.json", "generation_config.json", "seq2seq.json"
-RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
+BEST, RUN_CONFIG, RUN_METRICS = "best", "config.yaml", "metrics.jsonl"
 
 
 def find_model(path: str | Path | None, task: str | None = None) -> Path:
@@ -81,19 +81,21 @@ def listed_files(folder: Path) -> set[str] | None:
 
 
 def newest_run(task: str | None = None) -> Path:
-    """Return the run that `runs/latest` names, or, if that has another task, the newest run of this task.
+    """Return the run that `runs/latest` names, or, if that has another task or is gone, the newest run of this task.
 
     Raises:
         ModelError: there is no such run.
     """
-    if not (RUNS / LATEST).exists():
-        raise ModelError("no model was named and there is no run under runs/; train one (s2s train) or name a MODEL")
-    latest = (RUNS / LATEST).resolve()
-    if task in (None, _task_of_run(latest)):
+    latest = (RUNS / LATEST).resolve() if (RUNS / LATEST).exists() else None
+    if latest is not None and task in (None, _task_of_run(latest)):
         return latest
-    runs = [run for run in RUNS.iterdir() if run.name != LATEST and (run / BEST / CONFIG).is_file()]
-    if fitting := [run for run in runs if task_of(run / BEST) == task]:
+    names = [run for run in RUNS.iterdir() if run.name != LATEST] if RUNS.is_dir() else []
+    runs = [run for run in names if (run / BEST / CONFIG).is_file()]
+    if fitting := [run for run in runs if task in (None, task_of(run / BEST))]:
         return max(fitting, key=lambda run: (run / BEST / CONFIG).stat().st_mtime).resolve()
+    if latest is None and not runs:
+        raise ModelError("no model was named and there is no run under runs/; train one (s2s train) or name a MODEL")
+    latest = latest or max(runs, key=lambda run: (run / BEST / CONFIG).stat().st_mtime)
     raise ModelError(
         f"no model was named, and no run under runs/ is a {task} model ({latest.name} is the newest); name a MODEL"
     )

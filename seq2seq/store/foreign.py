@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from seq2seq.errors import typed
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.interop.architectures import FOREIGN
 from seq2seq.lines import DAMAGE
@@ -50,7 +51,7 @@ def foreign_form(path: Path) -> str | None:
 def _of_folder(folder: Path) -> Iterator[str]:
     names = {entry.name for entry in folder.iterdir()}
     if {"manifest.json", "state.json"} <= names:
-        yield f"a checkpoint of a run; {_AVERAGE.format(path=folder)}"
+        yield f"a checkpoint of a run; {_AVERAGE.format(path=typed(folder))}"
     if "config.json" in names:
         try:
             values = read_object(folder / "config.json")

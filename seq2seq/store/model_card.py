@@ -6,9 +6,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import Config
 from seq2seq.config.values import Section
@@ -60,7 +62,7 @@ def model_card(
             kind = f"translation from {some_of(languages.source)} into {some_of(languages.target)}"
     paragraphs = [
         f"A Transformer for {kind} with {num_parameters:,} parameters, taken at step {step:,}.",
-        _usage(description),
+        _usage(description, config.first_direction),
         "## Made by",
         _fenced(command),
         "with this configuration, whose data files are in the same folder:",
@@ -74,12 +76,17 @@ def model_card(
         paragraphs += ["## Scores", _lines("| data | metric | score | signature |", "|---|---|---:|---|", *rows)]
     if notes:
         paragraphs += ["## Notes", _lines(*(f"- {note}" for note in notes))]
-    return _card(description, title, paragraphs, scores)
+    return _card(description, title, paragraphs, scores, [*languages.source, *languages.target] if languages else [])
 
 
 def short_card(description: ModelDescription, title: str, paragraphs: Sequence[str]) -> str:
-    """Return the card of a model that no training run made: front matter, usage, and the origin of the model."""
-    return _card(description, title, [_usage(description), *paragraphs])
+    """Return the card of a model that no training run made: front matter, usage, and the origin of the model.
+
+    The languages of a model of many are those of its trained directions that have names of two parts, such as en-de.
+    """
+    trained = [tuple(name.split("-")) for name in description.directions if name.count("-") == 1]
+    paragraphs = [_usage(description, next(iter(trained), None)), *paragraphs]
+    return _card(description, title, paragraphs, languages=list(chain.from_iterable(trained)))
 
 
 def with_license(card: str, name: str | None) -> str:
@@ -113,15 +120,23 @@ def front_matter(
 
 
 def _card(
-    description: ModelDescription, title: str, paragraphs: Sequence[str], scores: Sequence[ScoreRecord] = ()
+    description: ModelDescription,
+    title: str,
+    paragraphs: Sequence[str],
+    scores: Sequence[ScoreRecord] = (),
+    languages: Sequence[str] = (),
 ) -> str:
+    """Return a whole card; `languages` are those of a model of many."""
     text = "\n\n".join([f"# {title}", *paragraphs])
-    return front_matter(description, title, scores) + "\n" + shown_name(text) + "\n"
+    named = {"language": list(dict.fromkeys(languages))} if languages else {}
+    return front_matter(description, title, scores, **named) + "\n" + shown_name(text) + "\n"
 
 
-def _usage(description: ModelDescription) -> str:
+def _usage(description: ModelDescription, sides: Sequence[str] | None) -> str:
+    """Return the command that uses the model; one of many directions needs `sides`, such as those of a trained one."""
     verb = "translate" if description.task == "translation" else "classify"
-    return _fenced(f"s2s {verb} THIS_FOLDER < input.txt > output.txt")
+    options = " --from {} --to {}".format(*sides) if sides else ""
+    return _fenced(f"s2s {verb} THIS_FOLDER{options} < input.txt > output.txt")
 
 
 def _fenced(text: str, kind: str = "") -> str:
@@ -148,8 +163,10 @@ def _without_folders(value: Any) -> Any:
         case Path():
             return Path(value.name) if value.is_absolute() else value
         case Section():
-            given = value.model_fields_set
-            return value.model_copy(update={name: _without_folders(getattr(value, name)) for name in given})
+            changes = {name: _without_folders(getattr(value, name)) for name in value.model_fields_set}
+            if isinstance(value, SourceConfig) and value.hub:
+                changes["hub"] = value.dataset
+            return value.model_copy(update=changes)
         case dict():
             return {key: _without_folders(item) for key, item in value.items()}
         case tuple():

@@ -5,6 +5,7 @@ The encoder may come from a translation model (`training.init_from`).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from logging import getLogger
 from pathlib import Path
 
 from torch import nn
@@ -21,6 +22,8 @@ from seq2seq.store.model_card import ScoreRecord
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.tasks.task import Task
 from seq2seq.training.loss import LossSum, classification_loss
+
+logger = getLogger(__name__)
 
 MEASURES = ("accuracy", "precision", "recall", "f1")
 
@@ -54,14 +57,21 @@ class ClassificationTask(Task):
         return EncoderClassifier(self.config.model, self.config.classifier, vocab_size, len(self.labels))
 
     def _load_weights(self, initial: LoadedModel) -> bool:
-        """Load the weights of the encoder, and those of the head if labels and shapes are the same."""
+        """Load the weights of the encoder, and those of the head if labels and pooling are the same."""
         self.model.encoder.load_state_dict(initial.model.encoder.state_dict())
-        new, old = self.model.state_dict(), initial.model.state_dict()
-        fits = initial.description.task == "classification" and initial.description.labels == self.labels
-        if fits and {name: new[name].shape for name in new} == {name: old[name].shape for name in old}:
-            self.model.load_state_dict(old)
-            return True
-        return False
+        was, pooling = initial.description, self.config.classifier.pooling
+        differing = {
+            "the initial model is not a classifier": was.task != "classification",
+            "the initial model has other labels": was.labels != self.labels,
+            f"classifier.pooling is {pooling}, and that of the initial model {was.classifier.pooling}":
+                was.classifier.pooling != pooling,
+        }  # fmt: skip
+        if why := next((words for words, applies in differing.items() if applies), ""):
+            if self._runtime.is_main:
+                logger.info("the classification head is new: %s", why)
+            return False
+        self.model.load_state_dict(initial.model.state_dict())
+        return True
 
     def _check_corpora(self) -> None:
         labels, names, problems = self.labels, self.config.data.label_names, []

@@ -1,7 +1,7 @@
 """The inputs of a run: its completed configuration, its initial model, and its corpora.
 
-`tasks.run` opens them first. Settings of architecture, dropout, tokenizer and search that the configuration does not
-contain are those of the initial model (`training.init_from`).
+`tasks.run` opens them first. Settings of architecture, dropout, tokenizer, search and classification head that the
+configuration does not contain are those of the initial model (`training.init_from`).
 """
 
 import hashlib
@@ -240,6 +240,9 @@ def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair |
                 key: getattr(initial.description.search, key) for key in SEARCH_KEYS - config.search.model_fields_set
             }
             changes["search"] = _with_those_of(SearchConfig, {**dict(config.search), **taken}, "search")
+        elif initial.description.task == "classification":
+            written = {key: getattr(config.classifier, key) for key in config.classifier.model_fields_set}
+            changes["classifier"] = initial.description.classifier.model_copy(update=written)
         config = config.model_copy(update=changes)
     elif given is not None:
         config = config.model_copy(update={"tokenizer": _tokenizer(config, given, "tokenizer.init_from")})

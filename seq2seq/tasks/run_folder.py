@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from logging import getLogger
@@ -21,7 +22,7 @@ from seq2seq.config.schema import Config
 from seq2seq.errors import ConfigError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object
 from seq2seq.lines import read_lines
-from seq2seq.store.finding import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
+from seq2seq.store.finding import BEST, CONFIG, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
 
 logger = getLogger(__name__)
 
@@ -249,11 +250,9 @@ def refusal(folder: RunFolder, changed: Mapping[str, str]) -> ConfigError | None
     if not frozen or not folder.has_learned:
         return None
     ways = ["undo the change", "start over with --overwrite", "choose another --run-dir"]
-    if folder.best.is_dir():
-        ways.append(f"train on from its best model: --set training.init_from={folder.path} --run-dir {folder.path}-2")
-    return ConfigError(
-        str(folder.config), [*frozen, f"{folder.path} was trained with other settings; {', or '.join(ways)}"]
-    )
+    ways += [_from_its_best(folder)] * folder.best.is_dir()
+    frozen.append(f"{folder.path} was trained with other settings; {', or '.join(ways)}")
+    return ConfigError(str(folder.config), frozen)
 
 
 def stale_tokenizers(changed: Iterable[str]) -> list[str]:
@@ -265,8 +264,8 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
     """Create the folder or continue in it: delete stale tokenizers, store the configuration and its identity `now`.
 
     Raises:
-        ConfigError: the run in it was trained with other settings or data; one line for each difference.
-        UserError: `overwrite` is set and the folder is not writable, or its checkpoints were deleted.
+        ConfigError: the run in it was trained with other settings or data.
+        UserError: `overwrite` is set and the folder is not writable, or its checkpoints are gone.
     """
     if folder.path.is_dir():
         atomic.remove_leftovers(folder.path)
@@ -275,12 +274,9 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
     changed = {} if overwrite else differences(folder, config, now)
     if error := refusal(folder, changed):
         raise error
-    if folder.cleaned.exists() and not any(folder.checkpoints.glob("step_*")):
-        raise UserError(
-            f"{folder.path}: s2s runs clean deleted the checkpoints, so the run cannot continue; start over with "
-            f"--overwrite, or train on from its best model: --set training.init_from={folder.path} --run-dir "
-            f"{folder.path}-2"
-        )
+    if not any(folder.checkpoints.glob("step_*")) and (why := _why_without_checkpoint(folder)):
+        ways = f"start over with --overwrite, or {_from_its_best(folder)}"
+        raise UserError(f"{folder.path}: {why}, so the run cannot continue; {ways}")
     before = {} if overwrite else read_note(folder.identity)
     if folder.has_learned and not before:
         logger.warning("%s: missing or damaged, so the data may have changed since the run began", folder.identity)
@@ -298,6 +294,23 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
         write_note(folder.new_limits, limits)  # before config.yaml has them: the newest checkpoint may say `finished`
     atomic.write_file(folder.config, config_file.dump(config).encode())  # second, because it alone makes no run
     folder.make_newest()
+
+
+def _from_its_best(folder: RunFolder) -> str:
+    options = ["--set", f"training.init_from={folder.path}", "--run-dir", f"{folder.path}-2"]
+    return f"train on from its best model: {shlex.join(options)}"
+
+
+def _why_without_checkpoint(folder: RunFolder) -> str:
+    """Return why a run has no checkpoint; empty if it may begin again: a kill before the first one leaves no step after
+    that of the best model."""
+    if folder.cleaned.exists():
+        return "s2s runs clean deleted the checkpoints"
+    metrics = read_note(folder.best / CONFIG).get("metrics")
+    best = metrics.get("step") if isinstance(metrics, Mapping) else None
+    records = read_metrics(folder.metrics)[0] if best and folder.metrics.exists() else []
+    is_later = any(isinstance(step := record.get("step"), int) and step > best for record in records)
+    return "its checkpoints are missing" if is_later or folder.test_scores.exists() else ""
 
 
 def began_with_fixed_shapes(folder: RunFolder, config: Config) -> bool | None:

@@ -322,7 +322,7 @@ class Task(ABC):
         records = []
         for role, named, source, examples in corpora:
             path = named.source or named.tsv or named.jsonl or named.tmx  # its name alone enters the card
-            name = path.name if path else " ".join(filter(None, (named.hub, named.subset, named.split)))
+            name = path.name if path else " ".join(filter(None, (named.dataset, named.subset, named.split)))
             role = f"{role} {direction_name(source.direction)}" if source.direction else role
             records.append(DataRecord(role, name, examples, source.fingerprint[:16]))
         return records

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from seq2seq.config.directions import Sides, direction_name
+from seq2seq.config.directions import BEST_OF, Sides, direction_name
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.directions import RowTags, tempered
 from seq2seq.data.examples import Pair, Source
 from seq2seq.data.stages import Part
-from seq2seq.errors import DataError, some_of
+from seq2seq.errors import ConfigError, DataError, did_you_mean, some_of
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.evaluation.uncertainty import Measured, of_ratio
 from seq2seq.inference.steps import TransformerSteps
@@ -156,6 +156,7 @@ class TranslationTask(Task):
         """Warn of pairs that are seen very often, and of directions that are not validated.
 
         Raises:
+            ConfigError: `training.best_of` is a direction that is not validated.
             DataError: a direction is validated that the model does not learn, so that its score would mean nothing.
         """
         for stage, shares in self._shares_of_directions().items():
@@ -164,6 +165,10 @@ class TranslationTask(Task):
                     often = f"each pair is seen {share.times:,.0f} times an epoch"
                     logger.warning("%s%s: %s; lower data.temperature", stage, direction_name(sides), often)
         validated = {direction_name(pair.direction): None for pair in self._valid if pair.direction}
+        best_of, choices = self.config.training.best_of, (*BEST_OF, *validated)
+        if best_of not in choices:  # the configuration names no directions of a set whose lines name theirs
+            ways = f"{', '.join(choices)}{did_you_mean(best_of, choices)}"
+            raise ConfigError("config", [f"training.best_of: {best_of} is not one of {ways}"])
         trained = list(map(direction_name, self.inputs.trained))
         initial, known = self.inputs.initial, self.inputs.known
         knows_few = initial is None or not may_know_others(initial.tokenizers)

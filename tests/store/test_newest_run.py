@@ -87,6 +87,15 @@ def test_a_newest_run_without_a_model_yet_is_said_and_not_passed_over(runs, caps
     assert "no best model yet" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("gone", ["its run", "the link"])
+def test_the_next_newest_run_is_taken_when_the_newest_is_gone(runs, gone):
+    runs("translation", "classification", "translation")
+    Path("runs/latest").unlink() if gone == "the link" else Path("runs/3").rename("away")
+    left = 3 if gone == "the link" else 2
+    assert find_model(None).resolve() == Path(f"runs/{left}/best").resolve()
+    assert find_model(None, "classification").resolve() == Path("runs/2/best").resolve()
+
+
 def test_no_run_at_all_is_said(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for task in (None, "translation", "classification"):

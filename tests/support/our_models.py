@@ -64,15 +64,16 @@ def make_tiny(folder, texts, vocab_size, search, change, **settings) -> Path:
     return save_model(folder, model.state_dict(), description, TokenizerPair(tokenizer, tokenizer))
 
 
-def make_classifier(folder, labels, seed=3, vocab_size=300, label_names=None, **settings):
+def make_classifier(folder, labels, seed=3, vocab_size=300, label_names=None, pooling="mean", **settings):
     """Write the folder of a classifier with random weights, and a tokenizer of its own."""
     tokenizer = Tokenizer.train(SOURCE * 5, TokenizerConfig(vocab_size=vocab_size), seed)
     model_config = ModelConfig(**{**SIZES, **settings})
     torch.manual_seed(seed)
-    model = EncoderClassifier(model_config, ClassifierConfig(), tokenizer.vocab_size, len(labels))
+    head = ClassifierConfig(pooling=pooling)
+    model = EncoderClassifier(model_config, head, tokenizer.vocab_size, len(labels))
     torch.nn.init.normal_(model.output.weight, std=2.0)
     description = ModelDescription(
-        task="classification", model=model_config, labels=tuple(labels), label_names=label_names or {}
+        task="classification", model=model_config, classifier=head, labels=tuple(labels), label_names=label_names or {}
     )
     return save_model(folder, model.state_dict(), description, TokenizerPair(tokenizer, tokenizer))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from support.echo import EchoEngine
 from support.many_directions import CONFIG, LONG, TRAINED, train, write_corpora
 
@@ -100,10 +101,14 @@ def test_figures_are_by_direction_and_the_worst_decides(run):
     assert [value for _, value in state["validations"]] == [record[f"{metric}.worst"] for record in validations]
 
 
-def test_the_command_that_the_log_suggests_names_a_direction(run):
-    _, source, _, target = _named_languages(config_file.load(run / "config.yaml")).split()
+def test_the_command_that_the_log_suggests_names_a_trained_direction(run):
+    config = config_file.load(run / "config.yaml")
+    _, source, _, target = _named_languages(config).split()
     assert (source, target) == ("en", "de")
     Translator.load(run, source_language=source, target_language=target)
+    reverse = config.data.train[0].model_copy(update={"from_": "de", "to": "en"})
+    changed = config.model_copy(update={"data": config.data.model_copy(update={"train": (reverse,)})})
+    assert _named_languages(changed) == " --from de --to en"
 
 
 def test_the_log_has_the_worst_beside_the_mean(run, tmp_path, caplog):
@@ -152,6 +157,8 @@ def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):
     assert figures[2] == pytest.approx(sum(figures[:2]) / 2, abs=0.1)
     card = (run / "best" / "README.md").read_text(encoding="utf-8")
     assert "zero (de-fr, zero-shot)" in card
+    assert "s2s translate THIS_FOLDER --from en --to de < input.txt" in card
+    assert ModelCard(card).data.language == ["en", "de", "fr"]
     assert "valid (en-fr)" in card
     assert "mean of 2 directions" in card
 
@@ -296,4 +303,9 @@ def test_a_validation_set_of_a_direction_that_no_line_has_is_refused(tmp_path, m
     assert error == f"s2s: data.valid: data.train has no pairs for en-fr; {remedy}"
     assert not (tmp_path / "run" / "checkpoints").exists()
     trained = f"data.train=[{mixed}, {{source: small.en, target: small.fr, from: en, to: fr}}]"
+    valid = "data.valid={jsonl: mixed.jsonl, from_column: a, to_column: b}"
+    assert main([*arguments, trained, "--set", valid, "--set", "training.best_of=en-dee"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.endswith("training.best_of: en-dee is not one of mean, worst, en-de; did you mean 'en-de'?")
+    assert not (tmp_path / "run" / "checkpoints").exists()
     assert main([*arguments, trained]) == 0

@@ -5,7 +5,7 @@ from itertools import groupby, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from seq2seq.errors import DataError, UserError
+from seq2seq.errors import DataError, UserError, typed
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inspection.line_languages import other_language
 from seq2seq.inspection.overlap import normalise
@@ -31,7 +31,9 @@ def check_pipeline(pipeline: Pipeline, recipe: Recipe, model: str) -> None:
         calibration = pipeline.aligner.calibration
         if calibration.confidence is None:
             why = calibration.no_confidence or "it is not calibrated"
-            remedy = f"calibrate it with s2s align {model} SOURCE TARGET --calibrate, or leave out --min-confidence"
+            remedy = (
+                f"calibrate it with s2s align {typed(model)} SOURCE TARGET --calibrate, or leave out --min-confidence"
+            )
             raise UserError(f"{model}: has no confidence ({why}); {remedy}")
 
 
