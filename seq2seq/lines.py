@@ -184,6 +184,25 @@ def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool 
         raise damaged(path, number, error) from error
 
 
+def read_records(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return the JSON objects of a file, one in each line, as in metrics.jsonl, and the numbers of damaged lines.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    records, broken = [], []
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict):
+            records.append(record)
+        else:
+            broken.append(number)
+    return records, broken
+
+
 def check_readable_again(path: Path) -> None:
     """Refuse a folder, a pipe or a device, which cannot be read several times.
 

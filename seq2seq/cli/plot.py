@@ -101,9 +101,9 @@ def _records(path: Path) -> list[dict[str, Any]]:
     Raises:
         DataError: another line is not an object.
     """
-    from seq2seq.tasks.run_folder import read_metrics
+    from seq2seq.lines import read_records
 
-    records, broken = read_metrics(path)
+    records, broken = read_records(path)
     if broken and broken[0] <= len(records) + len(broken) - 1:
         raise DataError(f"{path}: line {broken[0]} is not a JSON object; remove the line")
     return records

@@ -20,6 +20,7 @@ from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.stream import BatchStream, read_for
 from seq2seq.errors import UserError, counted
 from seq2seq.evaluation.text import check_settings
+from seq2seq.lines import read_records
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import FILE as CALIBRATION
 from seq2seq.store.calibration import read_calibration, summary, write_calibration
@@ -37,7 +38,6 @@ from seq2seq.tasks.run_folder import (
     differences,
     note_beginning,
     open_run,
-    read_metrics,
     read_note,
     refusal,
     stale_tokenizers,
@@ -90,6 +90,7 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 trainer = run.trainer()
                 _report_figures(run, config)
             result = trainer.run()
+            _on_main(here, folder.note_saved)
             if result.status != "already finished":
                 _on_main(here, lambda: update_settings(folder.best, inputs.config, is_trained=True))
         if not here.is_main:
@@ -240,7 +241,7 @@ class _Run:
     def card(self, metrics: Mapping[str, float], tests: Sequence[ScoreRecord] = (), notes: Sequence[str] = ()) -> str:
         """Return the model card with the metrics of a validation, and with scores of test sets if there are any."""
         is_staged = self.task.stages.last and self.folder.metrics.exists()
-        records = read_metrics(self.folder.metrics)[0] if is_staged else []
+        records = read_records(self.folder.metrics)[0] if is_staged else []
         stages = self.task.stage_notes(epochs_of(records, int(metrics["step"])))
         card = model_card(
             self.task.config,
@@ -283,7 +284,7 @@ class _Run:
         """Log what training changed in each direction of the validation sets, for a model that was trained before."""
         if self.task.config.languages is None or self.task.inputs.initial is None:
             return
-        records, _ = read_metrics(self.folder.metrics)
+        records, _ = read_records(self.folder.metrics)
         if any("measured_anew" in record for record in records):
             return  # the initial model was measured in another way
         before = next((record for record in records if record["step"] == 0 and LOSS in record), {})
@@ -324,7 +325,7 @@ class _Run:
 
         curves = self.folder.curves
         try:
-            learning_curves(read_metrics(self.folder.metrics)[0], curves, title=self.folder.path.name)
+            learning_curves(read_records(self.folder.metrics)[0], curves, title=self.folder.path.name)
         except UserError:
             pass  # there are no records yet
         except (OSError, ValueError) as error:

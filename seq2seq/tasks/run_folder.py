@@ -6,7 +6,6 @@ the run began with. `tasks.run` compares both with the current ones; the trainer
 
 import contextlib
 import hashlib
-import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +20,7 @@ from seq2seq.config.corpora import FILES
 from seq2seq.config.schema import Config
 from seq2seq.errors import ConfigError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object
-from seq2seq.lines import read_lines
+from seq2seq.lines import read_records
 from seq2seq.store.finding import BEST, CONFIG, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
 
 logger = getLogger(__name__)
@@ -49,6 +48,7 @@ MAKES_TOKENIZERS = (
 )
 TOKENIZER = "tokenizer"
 FIXED_SHAPES = "fixed_shapes"
+SAVED = "saved"  # whether the run ended with a checkpoint
 # What a run writes in addition to its configuration and its identity. `--overwrite` deletes it, in this order: after a
 # kill, nothing can continue from the rest.
 WRITTEN = (
@@ -183,6 +183,11 @@ class RunFolder:
         if table is not None and (content := table.read_bytes()):
             atomic.write_file(self.path / table.name, content)
 
+    def note_saved(self) -> None:
+        """Note in the identity that the run has a checkpoint, if it has one."""
+        if any(self.checkpoints.glob("step_*")):
+            write_note(self.identity, read_note(self.identity) | {SAVED: True})
+
     def make_newest(self) -> None:
         """Let the link `runs/latest` name the run, if the run is in `runs/`, as a folder or as a link."""
         names = [entry.name for entry in sorted(RUNS.glob("*")) if entry.name != LATEST and entry.exists()]
@@ -287,7 +292,7 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
         before = {}
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.cleaned.unlink(missing_ok=True)  # from here on, the checkpoints give the state
-    kept = {TOKENIZER, FIXED_SHAPES} if folder.has_learned else {TOKENIZER}
+    kept = {TOKENIZER, FIXED_SHAPES, SAVED} if folder.has_learned else {TOKENIZER}
     write_note(folder.identity, {**now, **{key: before[key] for key in before.keys() & kept}})
     limits = {key: what for key, what in changed.items() if key in LIMITS}
     if limits and folder.has_learned:
@@ -302,15 +307,18 @@ def _from_its_best(folder: RunFolder) -> str:
 
 
 def _why_without_checkpoint(folder: RunFolder) -> str:
-    """Return why a run has no checkpoint; empty if it may begin again: a kill before the first one leaves no step after
-    that of the best model."""
+    """Return why a run has no checkpoint; empty if it may begin again.
+
+    A run that was killed between its first best model and its first checkpoint has neither `SAVED` nor a later step.
+    """
     if folder.cleaned.exists():
         return "s2s runs clean deleted the checkpoints"
     metrics = read_note(folder.best / CONFIG).get("metrics")
     best = metrics.get("step") if isinstance(metrics, Mapping) else None
-    records = read_metrics(folder.metrics)[0] if best and folder.metrics.exists() else []
+    records = read_records(folder.metrics)[0] if best and folder.metrics.exists() else []
     is_later = any(isinstance(step := record.get("step"), int) and step > best for record in records)
-    return "its checkpoints are missing" if is_later or folder.test_scores.exists() else ""
+    has_ended = SAVED in read_note(folder.identity) or folder.test_scores.exists()
+    return "its checkpoints are missing" if folder.best.is_dir() and (is_later or has_ended) else ""
 
 
 def began_with_fixed_shapes(folder: RunFolder, config: Config) -> bool | None:
@@ -334,25 +342,6 @@ def note_beginning(folder: RunFolder, config: Config, has_fixed_shapes: bool) ->
         raise error
     began = {TOKENIZER: _fingerprint_of(folder.tokenizer), FIXED_SHAPES: has_fixed_shapes}
     write_note(folder.identity, read_note(folder.identity) | began)
-
-
-def read_metrics(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the objects of a metrics.jsonl, and the numbers of damaged lines, such as a last line cut by a crash.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
-    records, broken = [], []
-    for number, line in enumerate(read_lines(path), start=1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        if isinstance(record, dict):
-            records.append(record)
-        else:
-            broken.append(number)
-    return records, broken
 
 
 def read_note(path: Path) -> dict[str, Any]:

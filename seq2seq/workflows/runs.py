@@ -16,9 +16,9 @@ from seq2seq.config import file as config_file
 from seq2seq.config.yaml_text import YamlProblem, read_yaml
 from seq2seq.errors import DataError, ModelError, counted
 from seq2seq.files import LARGEST_STATE, DamagedFile, read_object
-from seq2seq.lines import read_regular
+from seq2seq.lines import read_records, read_regular
 from seq2seq.store.finding import CONFIG, LATEST
-from seq2seq.tasks.run_folder import RunFolder, read_metrics, read_note, write_note
+from seq2seq.tasks.run_folder import RunFolder, read_note, write_note
 
 MOST_LEVELS = 4  # of folders that are searched for runs; those of a sweep are one level lower
 LARGEST_CONFIG = 2**20
@@ -99,7 +99,7 @@ def read_run(path: Path, name: str | None = None) -> RunRecord:
     records, broken = [], []
     if folder.metrics.exists():
         try:
-            records, broken = read_metrics(folder.metrics)
+            records, broken = read_records(folder.metrics)
         except DataError as error:
             problems.append(str(error).removeprefix(f"{path}/"))
     if broken:

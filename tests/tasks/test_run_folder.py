@@ -218,9 +218,14 @@ def test_a_config_named_latest_needs_a_run_dir(folder, capfd):
 
 
 def test_a_run_does_not_overwrite_the_model_it_starts_from(folder, capfd):
-    for start in ("runs/one", "runs/one/best", "runs/latest"):
+    remedies = {
+        "runs/one": "holds the model of training.init_from",
+        "runs/one/best": "holds the model of training.init_from",
+        "runs/latest": "is the link to the newest run",
+    }
+    for start, remedy in remedies.items():
         assert train("runs/one", f"training.init_from={start}", "--overwrite") == 2
-        assert "holds the model of training.init_from" in capfd.readouterr().err
+        assert remedy in capfd.readouterr().err
     assert newest_step("runs/one") == 4
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seq2seq.errors import DataError
-from seq2seq.tasks.run_folder import TOKENIZER, read_metrics, read_note
+from seq2seq.lines import read_records
+from seq2seq.tasks.run_folder import TOKENIZER, read_note
 from seq2seq.workflows.compare.systems import System
 from seq2seq.workflows.runs import is_number
 
@@ -35,7 +36,7 @@ def curves(systems: Sequence[System]) -> Curves:
         if system.run is None or not system.run.folder.metrics.is_file():
             continue
         try:
-            records, _ = read_metrics(system.run.folder.metrics)
+            records, _ = read_records(system.run.folder.metrics)
         except DataError:
             continue
         tokenizers.add(read_note(system.run.folder.identity).get(TOKENIZER))
