@@ -6,7 +6,7 @@
 import contextlib
 import io
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from zipfile import BadZipFile, ZipExtFile, ZipFile
 
@@ -63,9 +63,10 @@ def _opened(archive: Path) -> ZipFile:
 def _open_member(archive: Path, name: str) -> BinaryIO:
     with _opened(archive) as opened:
         try:
-            return io.BufferedReader(_Member(opened.open(name)))  # the archive stays open for its members
+            named = {PurePosixPath(each).as_posix(): each for each in opened.namelist()}  # `./b.en` is `b.en`
+            return io.BufferedReader(_Member(opened.open(named[name])))  # the archive stays open for its members
         except KeyError as error:
-            raise DataError(f"{archive}: has no {name}; it has {some_of(opened.namelist())}") from error
+            raise DataError(f"{archive}: has no {name}; it has {some_of(list(named))}") from error
         except (RuntimeError, BadZipFile) as error:  # a password, an unusual compression
             raise DataError(f"{archive}: {name} cannot be read ({reason(error)}); extract it") from error
 

@@ -30,6 +30,12 @@ tw twi, ty tah, ug uig, uk ukr ua, ur urd, uz uzb uzn, ve ven, vi vie vn, vo vol
 yi yid ydd ji, yo yor, za zha, zh zho chi cmn cn zhs zht chs cht yue wuu nan hak gan hsn lzh cdo cjy mnp czh czo cpx,
 zu zul
 """
+# Members of a macrolanguage that are languages of their own, and not other names of it, such as Cantonese and Egyptian
+# Arabic.
+MEMBERS = frozenset({
+    "ary", "arz", "apc", "ajp", "acm", "acq", "aeb", "ars", "azb", "ckb", "yue", "wuu", "nan", "hak", "gan", "hsn",
+    "lzh", "cdo", "cjy", "mnp", "czh", "czo", "cpx",
+})  # fmt: skip
 # Names in English, in the language itself and in other languages, as they occur in the headers of tables.
 _NAMES = """
 af afrikaans, ak akan, am amharic, ar arabic العربية, as assamese, az azerbaijani, be belarusian,
@@ -68,7 +74,7 @@ def language_code(name: str | None) -> str:
     A script or region after the code (`zho_Hans`, `pt-BR`, `zh_CN`) is ignored. For a language without a two-letter
     code, the result is the first part of the name in lower case.
     """
-    return known_language(name) or _first_part(name)
+    return known_language(name) or first_part(name)
 
 
 def language_name(code: str) -> str:
@@ -86,7 +92,7 @@ def language_tag(name: str) -> str:
 
 def known_language(name: str | None) -> str | None:
     """Return the code as `language_code` does, or None for unknown languages."""
-    return _CODES.get(_first_part(name)) or LANGUAGE_NAMES.get(_first_part(name))
+    return _CODES.get(first_part(name)) or LANGUAGE_NAMES.get(first_part(name))
 
 
 def are_other(languages: Iterable[str | None], others: Iterable[str | None]) -> bool:
@@ -121,5 +127,6 @@ def named_directions(name: str) -> Iterator[tuple[str, str]]:
         yield "-".join(parts[:place]), "-".join(parts[place:])
 
 
-def _first_part(name: str | None) -> str:
+def first_part(name: str | None) -> str:
+    """Return the code in the name of a language, before its script or region, in lower case."""
     return re.split(r"[-_.@(]", (name or "").strip().lower(), maxsplit=1)[0].strip()

@@ -4,6 +4,7 @@
 """
 
 import functools
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,8 +52,16 @@ class Prefixes:
 
         return Spellings(self._tokenizers)
 
-    def prefix(self, text: str, is_whole: bool = False) -> Prefix:
-        """Return the prefix of a text; with `is_whole` it ends with a whole word. Blank text gives an empty prefix."""
+    def prefix(self, text: str, is_whole: bool = False, max_length: int = sys.maxsize) -> Prefix:
+        """Return the prefix of a text; with `is_whole`, or if the longest spelling of its last word does not fit into
+        the `max_length` positions of a model, it ends with a whole word. Blank text gives an empty prefix."""
+        found = self._prefix(text, is_whole)
+        room = max_length - len(self._target.start_ids)  # and one for the end
+        if found.opening and len(found.ids) + len(found.opening.steps) >= room:
+            return self._prefix(text, is_whole=True)
+        return found
+
+    def _prefix(self, text: str, is_whole: bool) -> Prefix:
         text = encodable(as_one_line(text))
         ids = self._target.encode(text.strip())
         if not ids or is_whole:

@@ -285,7 +285,7 @@ class Translator:
         return len(self.tokenizers.target.encode(as_one_line(text).strip())) < self._engine.max_length
 
     def _prefix(self, text: str, number: int, is_whole: bool) -> Prefix:
-        prefix = self._prefixes.prefix(text, is_whole)
+        prefix = self._prefixes.prefix(text, is_whole, self._engine.max_length)
         if prefix.text and not self.takes_prefix(text):
             count, most = len(self.tokenizers.target.encode(as_one_line(text).strip())), self._engine.max_length - 1
             raise DataError(

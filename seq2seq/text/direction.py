@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seq2seq.errors import UserError, did_you_mean, some_of
-from seq2seq.languages import language_code, language_name
+from seq2seq.languages import MEMBERS, first_part, language_code, language_name
 
 # Languages that a message lists.
 MOST_LISTED = 250
@@ -37,10 +37,18 @@ def languages_named(name: str, known: Sequence[str]) -> list[str]:
     exact = next((one for one in known if plain_name(one) == spelled), None)
     if exact:
         return [exact]
-    same, rest = [one for one in known if language_code(one) == language_code(name)], spelled.partition("_")[2]
+    same, rest = _of_language(name, known), spelled.partition("_")[2]
     alike = [one for one in same if rest and plain_name(one).partition("_")[2] == rest]
     script = _script(name)
     return alike or [one for one in same if script is None or _script(one) in (None, script)]
+
+
+def _of_language(name: str, known: Sequence[str]) -> list[str]:
+    """Return the names of a language: those with the same code, or else those of other codes of the same language."""
+    same = [one for one in known if language_code(one) == language_code(name)]
+    code = first_part(name)
+    exact = [one for one in same if first_part(one) == code]
+    return exact or [one for one in same if not {code, first_part(one)} & MEMBERS]
 
 
 def nearest_language(name: str, known: Sequence[str]) -> str:

@@ -12,12 +12,14 @@ from itertools import islice
 from pathlib import Path
 
 from seq2seq.lines import open_bytes
+from seq2seq.text.scripts import UNSPACED
 
 HEAD_BYTES, HEAD_LINES = 1 << 16, 200
 # Minimum number of lines of a table.
 FEWEST_ROWS = 3
 # Lines that show the Moses tokenizer, which marks few of them.
 FEWEST_MARKED, SHARE_MARKED = 2, 0.05
+_COMMA_OF_TEXT = re.compile(rf"(?<=\d),(?=\d)|(?<=[{UNSPACED}]),(?=[{UNSPACED}])")
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,13 @@ def _columns(lines: Sequence[str]) -> Form | None:
 
 
 def _is_csv(lines: Sequence[str], delimiter: str) -> bool:
-    """Whether all lines have equally many fields, no delimiter precedes a space, and not all lines end with one."""
+    """Whether all lines have equally many fields, no delimiter precedes a space, and not all lines end with one.
+
+    A comma between digits, or between signs of a script without spaces, is one of text.
+    """
     if all(line.endswith(delimiter) for line in lines):
+        return False
+    if not all(delimiter in _COMMA_OF_TEXT.sub("", line) for line in lines):
         return False
     if any(re.search(rf"{delimiter}\s", re.sub(r'"(?:[^"]|"")*+"', '""', line)) for line in lines):
         return False

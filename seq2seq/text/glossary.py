@@ -17,8 +17,9 @@ import regex
 from seq2seq.errors import DataError, counted, shown
 from seq2seq.languages import language_code
 from seq2seq.lines import read_lines
-from seq2seq.text.scripts import folded, title, upper
+from seq2seq.text.scripts import folded, has_unspaced, title, upper
 from seq2seq.text.terms import SHORTEST_IN_COMPOUND, Occurrence, Searchable, TermIndex, written
+from seq2seq.text.untranslatable import is_in_code
 from seq2seq.text.words import Span, word_spans
 
 HEADER = ("source", "target")
@@ -30,6 +31,8 @@ LONGEST_TERM, MOST_FORMS, MOST_ENTRIES = 200, 50, 100_000
 LONGEST_LINE = 2 * MOST_FORMS * LONGEST_TERM
 # Maximum number of problems of one kind that are listed one by one.
 MOST_TOLD = 10
+# Languages that write nouns with a capital.
+NOUNS_WITH_CAPITALS = frozenset({"de", "lb"})
 # Languages that write compounds as one word: "Gartenstuhl" has the term "Stuhl".
 COMPOUNDING = frozenset({"de", "nl", "sv", "da", "no", "nb", "nn", "is", "fi", "et", "hu", "af", "lb", "fy"})
 # Separators of columns in files of other forms, and of words.
@@ -192,13 +195,17 @@ class Glossary:
         return (*terms, *((NEVER, one.words, "case" if one.as_written else "") for one in self.forbidden))
 
     def matches(self, text: str) -> list[Match]:
-        """Return the terms in a text: whole words, the longest from the left, without overlaps."""
+        """Return the terms in a text: whole words outside of addresses, the longest from the left, without overlaps."""
         source = Searchable(text, self.source_language, by_words=True)
         found, end = [], 0
         for begin in source.edges:
             if begin < end:
                 continue
-            candidates = [term for term in self._terms.at(source, begin) if _is_spelled(term, source)]
+            candidates = [
+                term
+                for term in self._terms.at(source, begin)
+                if _is_spelled(term, source) and not is_in_code(text, term.span)
+            ]
             if candidates:
                 entry, span, _, end = max(
                     candidates, key=lambda term: (term.end, term.item.as_written, -term.item.line)
@@ -270,13 +277,20 @@ def places(matches: Sequence[Match], text: str) -> list[Span | None]:
     for match in matches:
         terms = (match.forms, match.entry.forms_as_written, match.in_compounds)
         if terms not in waiting:
-            waiting[terms] = iter(sorted(match.occurrences(target)))
+            found_spans = match.occurrences(target)
+            waiting[terms] = iter(sorted(found_spans, key=lambda span: (_is_end_of_word(text, span), span)))
         # Taken spans stay taken, so a span that was skipped once need not be examined again.
         place = next((span for span in waiting[terms] if not any(taken[slice(*span)])), None)
         if place is not None:
             taken[slice(*place)] = b"\1" * (place[1] - place[0])
         found.append(place)
     return found
+
+
+def _is_end_of_word(text: str, span: Span) -> bool:
+    """Whether a span begins within a word of a script with spaces, as the end of a compound."""
+    before = text[max(span[0] - 1, 0) : span[0]]
+    return before.isalpha() and not has_unspaced(before)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -337,9 +351,7 @@ def _is_spelled(found: Occurrence[Entry], text: Searchable) -> bool:
     entry = found.item
     if not entry.as_written:
         return True
-    if entry.goes_on:
-        return written(text.given[slice(*found.span)]).startswith(entry.source)
-    return text.is_spelled(entry.source, found.span)
+    return text.is_spelled(entry.source, found.span, entry.goes_on)
 
 
 def _in_case(entry: Entry, source: Searchable, span: Span, language: str | None) -> tuple[str, ...]:
@@ -353,7 +365,8 @@ def _in_case(entry: Entry, source: Searchable, span: Span, language: str | None)
         return entry.forms
     if len(text) > 1 and text.isupper():
         return tuple(upper(form, language) for form in entry.forms)
-    if not text[0].isupper() or (source.begins_sentence(span[0]) and not _BEFORE_CAPITAL.match(source.given, span[0])):
+    is_heading = _BEFORE_CAPITAL.match(source.given, span[0]) and source.language not in NOUNS_WITH_CAPITALS
+    if not text[0].isupper() or (source.begins_sentence(span[0]) and not is_heading):
         return entry.forms
     return tuple(title(form, language) for form in entry.forms)
 

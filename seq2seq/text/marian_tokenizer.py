@@ -120,6 +120,10 @@ class MarianTokenizer(ReadingTokenizer):
         spans = [(begin + before, end + before) for begin, end in found["offsets"]]
         return self._to_ids(language, found["pieces"]), spans
 
+    def rule(self, character: str) -> str:
+        """See `ReadingTokenizer.rule`."""
+        return self._segmenter.rule(character)
+
     def sample(self, text: str, draw: random.Random, nbest: int, alpha: float) -> list[int]:
         """Return a random segmentation of `text`, determined by `draw` alone; see `Tokenizer.sample`."""
         language, text = self._split_language(text)

@@ -112,10 +112,12 @@ class Normalizer:
 
     Args:
         characters: the characters of the vocabulary.
+        rule: what the tokenizer itself then changes a character to, such as a small letter.
     """
 
-    def __init__(self, characters: Iterable[str]):
+    def __init__(self, characters: Iterable[str], rule: Callable[[str], str] = str):
         self._known = {*characters, " "}
+        self._rule = functools.lru_cache(_MOST_KNOWN)(rule)
         self._plain = functools.lru_cache(_MOST_KNOWN)(self._plain_form)
         self._apart = functools.lru_cache(_MOST_KNOWN)(self._in_parts)
         # Text of these characters alone is unchanged: none of them changes, or combines with another.
@@ -129,8 +131,8 @@ class Normalizer:
         return "".join(map(self._apart, unicodedata.normalize("NFC", "".join(map(self._plain, text)))))
 
     def knows(self, character: str) -> bool:
-        """Whether the vocabulary has a character."""
-        return character in self._known
+        """Whether the vocabulary has a character, or what the tokenizer changes it to."""
+        return character in self._known or self._known.issuperset(self._rule(character) or "\0")
 
     def mapped(self, text: str) -> Mapped:
         """Return the normalised text, and the span of the given text for each of its characters."""
@@ -219,7 +221,11 @@ class ReadingTokenizer(ABC):
     @functools.cached_property
     def normalizer(self) -> Normalizer:
         """The normalizer of the vocabulary."""
-        return Normalizer(set().union(*self.text_pieces()))
+        return Normalizer(set().union(*self.text_pieces()), self.rule)
+
+    def rule(self, character: str) -> str:
+        """Return what the normalisation in the .spm file makes of a character."""
+        return character
 
     def read(self, text: str) -> list[int]:
         """Return the ids of a text in its normalised form."""

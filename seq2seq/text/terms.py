@@ -57,6 +57,7 @@ class Searchable:
 
     def __init__(self, given: str, language: str | None = None, by_words: bool = False):
         self.given, self._language, self._by_words = given, language, by_words
+        self.language = language_code(language)
         self.text = _key(given, language)
         self._spans: list[Span] | None = None
         if len(self.text) != len(given) or "  " in self.text or normalized(given) != given:
@@ -72,7 +73,7 @@ class Searchable:
     def edges(self) -> list[int]:
         """Places of the folded text where a term may begin or end, in order; none is within a character or a word."""
         found = {0, len(self.text)}
-        may_elide = self._by_words and language_code(self._language) in ELIDING
+        may_elide = self._by_words and self.language in ELIDING
         for match in (WORD if self._by_words else _PARTS).finditer(self.text):
             found.update(match.span())
             if has_unspaced(match[0][0]):
@@ -111,26 +112,34 @@ class Searchable:
         in_compounds = in_compounds and len(term) >= SHORTEST_IN_COMPOUND
         found = set()
         for index, key in enumerate(keys(term, self._language)):
-            for span in self._spans_of(key, in_compounds):
+            for span in self._spans_of(key, in_compounds, term[:1].isupper()):
                 if self.is_spelled(term, span) if not any_case else not index or self.given[slice(*span)].isupper():
                     found.add(span)
         return _apart(sorted(found))
 
-    def _spans_of(self, key: str, in_compounds: bool) -> Iterator[Span]:
-        """Yield each span of a folded term between two edges; in compounds, it may begin within a word."""
+    def _spans_of(self, key: str, in_compounds: bool, is_noun: bool) -> Iterator[Span]:
+        """Yield each span of a folded term between two edges; in compounds, it may begin within a word.
+
+        A term with a capital (`is_noun`) is only in words with one: `Ende` is in `Wochenende`, and not in `lachende`.
+        """
         begin = self.text.find(key) if key else -1  # a term of invisible marks has an empty key
         while begin >= 0:
             end = begin + len(key)
-            if self.is_edge(end) and (self.is_edge(begin) or (in_compounds and self._begins_character(begin))):
+            if self.is_edge(end) and (self.is_edge(begin) or (in_compounds and self._is_in_word(begin, is_noun))):
                 yield self.given_span(begin, end)
             begin = self.text.find(key, begin + 1)
 
-    def is_spelled(self, term: str, span: Span) -> bool:
-        """Whether a span contains a term in exactly this case."""
-        return written(self.given[slice(*span)]).translate(_ALIKE) == term.translate(_ALIKE)
+    def is_spelled(self, term: str, span: Span, goes_on: bool = False) -> bool:
+        """Whether a span contains a term in exactly this case; if it `goes_on`, the term may have an ending there."""
+        found, expected = (text.translate(_ALIKE) for text in (written(self.given[slice(*span)]), term))
+        return found.startswith(expected) if goes_on else found == expected
 
-    def _begins_character(self, place: int) -> bool:
-        return self._spans is None or not place or self._spans[place] != self._spans[place - 1]
+    def _is_in_word(self, place: int, has_capital: bool) -> bool:
+        """Whether a character begins at a place within a word, and the word has a capital if it must."""
+        if self._spans is not None and place and self._spans[place] == self._spans[place - 1]:
+            return False
+        begin = self.edges[bisect_right(self.edges, place) - 1]
+        return not has_capital or self.given[self.given_span(begin, begin + 1)[0]].isupper()
 
 
 class Occurrence(NamedTuple, Generic[Item]):

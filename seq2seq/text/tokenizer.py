@@ -4,6 +4,7 @@
 is stored in the model folder. Special ids are read from the model; no other code assumes their values.
 """
 
+import functools
 import hashlib
 import math
 import random
@@ -18,7 +19,7 @@ import sentencepiece
 from seq2seq.errors import ModelError
 from seq2seq.lines import as_one_line, read_regular
 from seq2seq.text.direction import Direction
-from seq2seq.text.normalization import ReadingTokenizer
+from seq2seq.text.normalization import ReadingTokenizer, Span
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import TokenizerConfig
@@ -77,14 +78,24 @@ class Tokenizer(ReadingTokenizer):
         if self._has_bytes:
             for row, text in enumerate(texts):
                 if META_SYMBOL in text:
-                    ids[row] = self._encode_meta_symbol(text)
+                    ids[row], _ = Tokenizer.spans(self, text)  # without tags of languages
         return ids
 
     def spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the ids of `text`, and the span of each in code points. If a character is spelled as bytes, the last
         byte has its span, and the others have width 0."""
-        found = self.processor.encode(encodable(text).replace(META_SYMBOL, "_"), return_type="offset_mapping")
-        return found["ids"], found["offsets"]
+        if META_SYMBOL not in text or not self._has_bytes:
+            found = self.processor.encode(encodable(text), return_type="offset_mapping")
+            return found["ids"], found["offsets"]
+        stand_in = self._stand_in(text)
+        found = self.processor.encode(encodable(text.replace(META_SYMBOL, stand_in)), return_type="offset_mapping")
+        rows = list(zip(found["ids"], found["offsets"], strict=True))
+        ids, spans = zip(*self._with_meta_symbol(rows, stand_in), strict=True)
+        return list(ids), list(spans)
+
+    def rule(self, character: str) -> str:
+        """See `ReadingTokenizer.rule`."""
+        return self.processor.normalize(encodable(character)).removeprefix(META_SYMBOL)
 
     def sample(self, text: str, draw: random.Random, nbest: int, alpha: float) -> list[int]:
         """Return a random segmentation of `text`, determined by `draw` alone.
@@ -110,7 +121,19 @@ class Tokenizer(ReadingTokenizer):
         if META_SYMBOL in text:
             return [(self.encode(text), 0.0)]
         found = self.processor.nbest_encode_as_ids(encodable(text), count)
+        if self._whole_ids and found:
+            found = [ids for ids in found if self._whole(ids) == self._whole(found[0])]
         return [(ids, sum(self._scores[piece] for piece in ids)) for ids in found]
+
+    def _whole(self, ids: Iterable[int]) -> list[int]:
+        return [piece for piece in ids if piece in self._whole_ids]
+
+    @functools.cached_property
+    def _whole_ids(self) -> frozenset[int]:
+        """The ids of `tokenizer.extra_pieces`, which are kept whole wherever they occur."""
+        from seq2seq.text.trained_with import trained_with
+
+        return frozenset(map(self.processor.piece_to_id, trained_with(self.model_bytes).get("extra_pieces", ())))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return one line of text for any ids; start, end and padding are skipped, and broken bytes become U+FFFD."""
@@ -183,24 +206,30 @@ class Tokenizer(ReadingTokenizer):
 
         return cls(train_model(map(encodable, texts), config, seed, tags))
 
-    def _encode_meta_symbol(self, text: str) -> list[int]:
-        """Encode text that contains U+2581: another character is encoded in its place, and its bytes are replaced."""
-        stand_in = next(
+    def _stand_in(self, text: str) -> str:
+        """Return a character that is encoded in the place of U+2581: one that is spelled as bytes, and not in the
+        text."""
+        return next(
             character
             for character in map(chr, range(0x10FFFF, 0xFFFFF, -1))
             if character not in text and self.processor.piece_to_id(character) == self.unk_id
         )
-        ids = self.processor.encode(encodable(text.replace(META_SYMBOL, stand_in)))
+
+    def _with_meta_symbol(self, rows: Sequence[tuple[int, Span]], stand_in: str) -> Iterator[tuple[int, Span]]:
+        """Yield ids and their spans, with the three bytes of U+2581 in place of the four of a stand-in."""
         old, new = (
             [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in character.encode("utf-8")]
             for character in (stand_in, META_SYMBOL)
         )
-        replaced, position = [], 0
-        while position < len(ids):
-            found = ids[position : position + len(old)] == old
-            replaced += new if found else ids[position : position + 1]
-            position += len(old) if found else 1
-        return replaced
+        position = 0
+        while position < len(rows):
+            end = position + len(old)
+            if [id_ for id_, _ in rows[position:end]] == old:
+                yield from zip(new, (span for _, span in rows[end - len(new) : end]), strict=True)
+                position = end
+            else:
+                yield rows[position]
+                position += 1
 
     def _undo_merges(self, ids: Iterable[int], draw: random.Random, probability: float) -> Iterator[int]:
         for piece in ids:
@@ -214,7 +243,8 @@ class Tokenizer(ReadingTokenizer):
         """Return the pairs of pieces that `piece` may have been merged from."""
         if piece not in self._splits:
             text, find = self.processor.id_to_piece(piece), self.processor.piece_to_id
-            merged = not (self.processor.is_control(piece) or self.processor.is_byte(piece) or piece == self.unk_id)
+            is_whole = piece in self._whole_ids or piece == self.unk_id
+            merged = not (is_whole or self.processor.is_control(piece) or self.processor.is_byte(piece))
             halves = [(find(text[:cut]), find(text[cut:])) for cut in range(1, len(text))] if merged else []
             self._splits[piece] = [pair for pair in halves if self.unk_id not in pair]
         return self._splits[piece]

@@ -44,6 +44,14 @@ _NO_WORD = re.compile(
 _LEAST_WORDS = 0.05
 
 
+def is_in_code(text: str, span: Span) -> bool:
+    """Whether a span is a part, and not the whole, of an address, a path, a mention, a code or the like."""
+    begin, end = span
+    before, after = text[:begin].split(" ")[-1], text[end:].split(" ", 1)[0]
+    token = (before + text[begin:end] + after).strip(_MARKS)
+    return token != text[begin:end] and _NO_WORD.fullmatch(token) is not None
+
+
 def lacks_letters(text: str) -> bool:
     """Whether a text is untranslatable with any vocabulary."""
     return not any(map(str.isalpha, text))

@@ -15,8 +15,9 @@ from seq2seq.text.scripts import ASCII_WORD, WORD, has_unspaced
 Span = tuple[int, int]
 
 _SPACED = re.compile(r"\S+")
-# A space separates only groups of three digits. A number ends at any dash: "1990-1995" and "1990–1995" are two each.
-_NUMBER = re.compile(r"\d+(?:[.,:/'’]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
+# A space separates only groups of three digits, so that "2019 300" is two numbers. A number ends at any dash:
+# "1990-1995" and "1990–1995" are two each.
+_NUMBER = re.compile(r"(?<!\d)\d{1,3}(?:[ \u00a0\u202f]\d{3}(?!\d))+(?:[.,:/'’]\d+)*|\d+(?:[.,:/'’]\d+)*")
 
 
 def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
@@ -85,7 +86,9 @@ def owners(pieces: Sequence[Span], words: Sequence[Span]) -> list[int]:
 
 def numbers_of(text: str) -> Counter[str]:
     """Return the numbers in a text as ASCII digits alone, because languages separate and write them differently."""
-    return Counter(
-        "".join(str(unicodedata.decimal(character)) for character in found.group() if character.isdecimal())
-        for found in _NUMBER.finditer(text)
-    )
+    return Counter(digits_of(found.group()) for found in _NUMBER.finditer(text))
+
+
+def digits_of(text: str) -> str:
+    """Return the digits in a text, in ASCII."""
+    return "".join(str(unicodedata.decimal(character)) for character in text if character.isdecimal())

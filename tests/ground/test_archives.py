@@ -40,6 +40,14 @@ def test_a_member_has_the_lines_positions_and_facts_of_a_file(archive, tmp_path)
     assert [(each.sha256, each.lines) for each in facts] == [(facts[1].sha256, len(LINES))] * 2
 
 
+def test_a_member_of_the_current_folder_has_the_name_without_it(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as made:
+        made.writestr("./b.en", "A line.\n")
+    assert list(read_lines(tmp_path / "a.zip" / "b.en")) == ["A line."]
+    with pytest.raises(DataError, match=r"has no c\.en; it has b\.en"):
+        list(read_lines(tmp_path / "a.zip" / "c.en"))
+
+
 def test_pairs_of_an_archive_continue_at_any_position(archive):
     source = open_pairs(
         SourceConfig(source=archive / "text/c.de-en.en", target=archive / "text/c.de-en.de"), "en", "de"

@@ -253,9 +253,14 @@ def test_a_model_folder_of_ours_keeps_languages_and_weights(made, tmp_path):
         ("Norwegian", ["eng_Latn", "nno_Latn"], "nno_Latn"),
         ("no", ["nob_Latn", "nno_Latn"], None),
         ("nn", ["en", "nb"], None),
+        ("ckb", ["kmr_Latn", "eng_Latn"], None),
+        ("ckb", ["ckb_Arab", "kmr_Latn"], "ckb_Arab"),
+        ("yue", ["zho_Hans"], None),
+        ("cmn", ["zho_Hans", "yue_Hant"], "zho_Hans"),
+        ("ar", ["arb_Arab", "arz_Arab"], "arb_Arab"),
     ],
 )
-def test_a_language_is_found_under_its_name_and_norwegian_under_that_of_its_forms(name, known, found):
+def test_a_language_is_found_under_its_names_and_not_under_those_of_its_relatives(name, known, found):
     if found:
         assert find_language(name, known, "--to") == found
         return

@@ -57,7 +57,8 @@ OTHERS = {
                   "<segment><source>A dog.</source></segment></unit></file></xliff>", "<!-- a licence -->\n<xliff>\n"],
     forms.HTML: ["<p>A dog runs.</p>\n", "<div class='x'>\n<p>A dog.</p>\n</div>", "<html lang='en'>"],
     forms.ESCAPED: ["He said &quot; yes &quot; .\nl&apos; eau est froide\n", "see &#91; 1 &#93;\nsee &#91; 2 &#93;\n"],
-    forms.CSV: ["text;label\nA dog.;1\nA cat.;2\n", '"A dog, a cat",x\n"Two, three",y\n"Four",z\n'],
+    forms.CSV: ["text;label\nA dog.;1\nA cat.;2\n", "A dog,1,2\nA cat,3,4\nBirds,5,6\n",
+                '"A dog, a cat",x\n"Two, three",y\n"Four",z\n'],
     forms.PO: ['msgid ""\nmsgstr ""\n"Language: de\\n"\n\nmsgid "A dog"\nmsgstr "Ein Hund"\n'],
     forms.SRT: ["1\r\n00:00:01,000 --> 00:00:02,000\r\nA dog.\r\n"],
 }  # fmt: skip
@@ -70,7 +71,8 @@ ORDINARY = [
     "One;\nTwo;\nThree;\n", "Dear Sir,\nI am,\nYours,\n", "1,000 dogs\n2,000 cats\nno birds\n", "a\rb\n",
     "msgid is a word of gettext.\n", "<b>A dog</b> runs.\nA cat.\n", "12,5\n13,5\n14,5\n",
     "It&apos;s so.\nIt&apos;s &quot;so&quot;.\nA &amp; B\n", "## Heading\n### Another\n", "I was like @-@ what\n",
-    "# One ## two\n", "issue #12\nissue ##\n",
+    "# One ## two\n", "issue #12\nissue ##\n", "It costs 2,50 euros.\nTea costs 1,80.\nBeer costs 3,20.\n",
+    "Over 1,000 came.\nThen 2,000 came.\nThen 3,000.\n", "你好,再见。\n早上,晚上。\n天,地。\n",
 ]  # fmt: skip
 
 

@@ -156,6 +156,46 @@ def test_the_first_of_two_equal_terms_counts_and_deepls_csv_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("form", "text", "kept"),
+    [
+        ("Ende", "Eine lachende Frau steht am Ende.", "Ende"),
+        ("Ende", "Eine lachende Frau.", None),
+        ("Ende", "Das WOCHENENDE und das Ende.", "Ende"),
+        ("Ende", "Das Wochenende.", "ende"),
+        ("Tisch", "Das ist praktisch.", None),
+        ("stuhl", "ein Gartenstuhl und ein Stuhl", "Stuhl"),
+    ],
+)
+def test_a_noun_is_in_nouns_alone_and_a_whole_word_comes_first(form, text, kept):
+    (place,) = places(of_rows(("term", form)).matches("a term"), text)
+    assert (place and text[slice(*place)]) == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("https://www.dog.com/man", False), ("info@dog.com", False), ("dog.txt", False), ("@dog", False),
+        ("#dog", False), ("see (www.dog.com).", False), ("my_dog_2", False),
+        ("a dog.", True), ("(dog)", True), ("dog/cat", True), ("dog-like", False),
+    ],
+)  # fmt: skip
+def test_a_term_is_not_part_of_an_address_or_a_name(text, is_found):
+    assert bool(of_rows(("dog", "Hund")).matches(text)) == is_found
+    assert of_rows(("www.dog.com", "=")).matches("see www.dog.com")
+
+
+@pytest.mark.parametrize(("source", "text"), [("L'Oréal*", "L’Oréals Preis"), ("Wi-Fi*", "Wi‑Fis here")])
+def test_an_ending_may_follow_any_form_of_an_apostrophe_or_hyphen(source, text):
+    assert of_rows((source, "x")).matches(text)
+
+
+def test_a_capital_at_the_beginning_of_a_german_sentence_is_not_applied():
+    glossary = of_rows(("gestern", "yesterday"), target="en", source="de")
+    assert found(glossary, "Gestern Abend spielte er.") == [("gestern", "Gestern", ("yesterday",))]
+    assert found(glossary, "Erst Gestern Abend.") == [("gestern", "Gestern", ("Yesterday",))]
+
+
+@pytest.mark.parametrize(
     ("words", "free", "text", "evades"),
     [
         ("Hund", "Ein Hund.", "Ein Einhund.", True),

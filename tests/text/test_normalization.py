@@ -12,6 +12,7 @@ from seq2seq.config.schema import TokenizerConfig
 from seq2seq.text.normalization import Normalizer, mapped, normalized
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.untranslatable import Untranslatable
 from seq2seq.text.words import word_spans
 
 TEXTS = [
@@ -81,6 +82,16 @@ def test_what_differs_is_kept_apart(tokenizer):
     quoting = Tokenizer.train(["“It’s” – ﬁne … ！ '\"-.fi!"] * 9, TokenizerConfig(vocab_size=290), seed=1)
     for text in ("“It’s”", "– ﬁne", "…", "！"):
         assert quoting.normalizer(text) == text
+
+
+def test_a_letter_that_the_tokenizer_makes_small_is_known():
+    settings = TokenizerConfig(vocab_size=330, normalization="nmt_nfkc_cf")
+    tokenizer = Tokenizer.train([text.lower() for text in TEXTS] * 10, settings, seed=1)
+    copies = Untranslatable(tokenizer)
+    for text in ("WHERE IS THE DOG?", "I", "A dog", "ＤＯＧ"):
+        assert not copies(text)
+        assert copies.stretches(text) == [(text, False)]
+    assert copies("你好")
 
 
 def test_the_vocabulary_decides():

@@ -32,6 +32,25 @@ def tokenizer(request) -> Tokenizer:
     return Tokenizer.train(CORPUS, config(kind=request.param), seed=1)
 
 
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(st.sampled_from("\u2581 aehé😀\U0010ffff"), max_size=9))
+def test_spans_are_those_of_the_ids(tokenizer, text):
+    ids, spans = tokenizer.spans(text)
+    assert ids == tokenizer.encode(text)
+    assert "".join(text[begin:end] for begin, end in spans).replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_extra_pieces_stay_whole_in_every_segmentation(kind):
+    whole = ("@@", "<>", "<back>")
+    tokenizer = Tokenizer.train([*CORPUS, "@ < > a@ <a >a"], config(kind=kind, extra_pieces=whole), seed=1)
+    text, draw = "<back> the old@@ man <> reads", random.Random(1)
+    drawn = [tokenizer.sample(text, draw, 20, 0.9) for _ in range(100)]
+    assert len(set(map(tuple, drawn))) > 1
+    for ids in drawn:
+        assert set(whole) <= {piece.strip("\u2581") for piece in tokenizer.pieces(ids)}, tokenizer.pieces(ids)
+
+
 @settings(max_examples=300, deadline=None)
 @given(text=ONE_LINE)
 @example("")

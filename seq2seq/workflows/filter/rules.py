@@ -17,7 +17,7 @@ from seq2seq.markup.html import lexemes
 from seq2seq.markup.tags import ends
 from seq2seq.text.identification import Identifier
 from seq2seq.text.scripts import count_wide
-from seq2seq.text.words import numbers_of
+from seq2seq.text.words import digits_of, numbers_of
 from seq2seq.text.writing import script_of, scripts_of_language
 
 # Characters of the longer side from which the ratio of lengths is judged: "Yes." may well be three words elsewhere.
@@ -112,8 +112,10 @@ def _is_damaged(side: str) -> bool:
 
 
 def _have_other_numbers(*sides: str) -> bool:
+    """Whether both sides have numbers, and other ones. "15 128 GB" may be one number or two, so numbers are the same if
+    all digits are."""
     source, target = map(numbers_of, sides)
-    return bool(source and target and source != target)
+    return bool(source and target and source != target and len(set(map(digits_of, sides))) == 2)
 
 
 def _is_repetitive(*sides: str) -> bool:
