@@ -282,7 +282,9 @@ def aligned(rows: Sequence[Sequence[str]], align: str = "<") -> list[str]:
     return ["  ".join(map("{:{}{}}".format, row, forms, widths)).rstrip() for row in rows]
 
 
-def check_counts(name: object, count: int, other_name: object, other_count: int) -> None:
+def check_counts(
+    name: object, count: int, other_name: object, other_count: int, remedy: str = "s2s check shows where"
+) -> None:
     """Raise an error if two files that should be parallel have different numbers of lines.
 
     Raises:
@@ -290,7 +292,7 @@ def check_counts(name: object, count: int, other_name: object, other_count: int)
     """
     if count != other_count:
         counts = f"{name} has {count:,} lines and {other_name} {other_count:,}"
-        raise DataError(f"{counts}; they must be equal (s2s check shows where)")
+        raise DataError(f"{counts}; they must be equal ({remedy})")
 
 
 def first_of_each(texts: Sequence[str]) -> Iterator[int]:

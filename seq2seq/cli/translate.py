@@ -238,7 +238,8 @@ def _prefixes(path: Path | None, lines: _Input) -> "Iterator[str] | None":
     if path is None:
         return None
     if lines.total is not None and path.is_file():
-        check_counts(lines.name, lines.total, path, sum(1 for _ in read_lines(path)))
+        remedy = "give one prefix for each line, empty for none"
+        check_counts(lines.name, lines.total, path, sum(1 for _ in read_lines(path)), remedy)
     return read_lines(path, options.warn_invalid(path))
 
 

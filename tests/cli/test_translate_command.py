@@ -176,7 +176,8 @@ def test_a_prefix_file_of_another_length_is_told_before_anything_is_translated(m
     assert translate(model, "-i", source, "--prefix-file", prefixes) == 2
     out, err = capfd.readouterr()
     assert out == ""
-    assert f"{source} has 2 lines and {prefixes} {count:,}; they must be equal" in err
+    remedy = "give one prefix for each line, empty for none"
+    assert f"{source} has 2 lines and {prefixes} {count:,}; they must be equal ({remedy})" in err
 
 
 @pytest.mark.parametrize("count", [1, 3])

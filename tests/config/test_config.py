@@ -241,28 +241,6 @@ def test_a_wrong_entry_of_a_list_hides_nothing_else(folder):
     assert "training.r_drop: compares two draws of dropout" in text
 
 
-def test_a_name_that_yaml_reads_as_a_number_can_be_set(folder):
-    text = MINIMAL + "  test: {2016: {source: valid.en, target: valid.de}}\n"
-    changed = parse(folder, text, "data.test.2016.source=train.en").data.test["2016"]
-    assert (changed.source.name, changed.target.name) == ("train.en", "valid.de")
-
-
-def test_the_link_to_the_newest_run_is_no_initial_model(folder, monkeypatch):
-    """It leads to the new run as soon as that starts, so the same command could not continue."""
-    monkeypatch.chdir(folder)
-    (folder / "runs" / "one").mkdir(parents=True)
-    (folder / "runs" / "latest").symlink_to("one")
-    for key in ("training.init_from", "tokenizer.init_from"):
-        told = problems(folder, MINIMAL, f"{key}=runs/latest")
-        assert (
-            told
-            == f"test.yaml: {key}: runs/latest is the link to the newest run, which the new run will be; write runs/one"
-        )
-    (folder / "models").mkdir()
-    (folder / "models" / "latest").symlink_to("../runs/one")
-    assert parse(folder, MINIMAL, "training.init_from=models/latest").training.init_from == folder / "runs" / "one"
-
-
 def test_one_source_in_a_list_is_that_source(folder):
     listed = parse(folder, MINIMAL, "data.train=[{source: train.en, target: train.de}]")
     assert listed == parse(folder)

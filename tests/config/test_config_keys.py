@@ -1,4 +1,4 @@
-"""Keys of a configuration as users write them: entries of lists by index, and the names of other toolkits."""
+"""Keys of a configuration as users write them: entries of lists by index, names of digits, the names of other toolkits."""
 
 import pytest
 from test_config import MINIMAL, folder, parse, problems
@@ -46,3 +46,25 @@ def test_names_of_other_toolkits_lead_to_the_key_here(folder, name):
     section = key.rpartition(".")[0]
     assert f"did you mean '{key.rpartition('.')[2]}'" in problems(folder, MINIMAL, f"{section}.{name}=1".lstrip("."))
     assert f"did you mean '{key}'" in problems(folder, MINIMAL, f"classifier.{name.replace('_', '-')}=1")
+
+
+def test_a_name_that_yaml_reads_as_a_number_can_be_set(folder):
+    text = MINIMAL + "  test: {2016: {source: valid.en, target: valid.de}}\n"
+    changed = parse(folder, text, "data.test.2016.source=train.en").data.test["2016"]
+    assert (changed.source.name, changed.target.name) == ("train.en", "valid.de")
+
+
+def test_the_link_to_the_newest_run_is_no_initial_model(folder, monkeypatch):
+    """It leads to the new run as soon as that starts, so the same command could not continue."""
+    monkeypatch.chdir(folder)
+    (folder / "runs" / "one").mkdir(parents=True)
+    (folder / "runs" / "latest").symlink_to("one")
+    for key in ("training.init_from", "tokenizer.init_from"):
+        told = problems(folder, MINIMAL, f"{key}=runs/latest")
+        assert (
+            told
+            == f"test.yaml: {key}: runs/latest is the link to the newest run, which the new run will be; write runs/one"
+        )
+    (folder / "models").mkdir()
+    (folder / "models" / "latest").symlink_to("../runs/one")
+    assert parse(folder, MINIMAL, "training.init_from=models/latest").training.init_from == folder / "runs" / "one"

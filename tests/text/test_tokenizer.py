@@ -43,7 +43,7 @@ def test_spans_are_those_of_the_ids(tokenizer, text):
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_extra_pieces_stay_whole_in_every_segmentation(kind):
     whole = ("@@", "<>", "<back>")
-    tokenizer = Tokenizer.train([*CORPUS, "@ < > a@ <a >a"], config(kind=kind, extra_pieces=whole), seed=1)
+    tokenizer = Tokenizer.train([*CORPUS, *["@ < > a@ <a >a"] * 50], config(kind=kind, extra_pieces=whole), seed=1)
     text, draw = "<back> the old@@ man <> reads", random.Random(1)
     drawn = [tokenizer.sample(text, draw, 20, 0.9) for _ in range(100)]
     assert len(set(map(tuple, drawn))) > 1
