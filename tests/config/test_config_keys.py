@@ -1,4 +1,4 @@
-"""Keys of a configuration as users write them: entries of lists by index, names of digits, the names of other toolkits."""
+"""Keys of a configuration as users write them: entries of lists, names of digits, and names of other toolkits."""
 
 import pytest
 from test_config import MINIMAL, folder, parse, problems
