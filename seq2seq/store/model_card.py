@@ -112,7 +112,7 @@ def front_matter(
     if licences := description.licences:
         values["license"] = licences if len(licences) > 1 else licences[0]
     if languages := list(dict.fromkeys(description.languages)):
-        values["language"] = languages
+        values.setdefault("language", languages)
     if results:
         values["metrics"] = list(dict.fromkeys(score.metric for score in scores))
         values |= {"eval_results": results, "model_name": shown_name(title)}

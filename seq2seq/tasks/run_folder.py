@@ -48,7 +48,7 @@ MAKES_TOKENIZERS = (
 )
 TOKENIZER = "tokenizer"
 FIXED_SHAPES = "fixed_shapes"
-SAVED = "saved"  # whether the run ended with a checkpoint
+SAVED, EMPTIED = "saved", "emptied"  # whether the run ended with a checkpoint, and whether --overwrite began
 # What a run writes in addition to its configuration and its identity. `--overwrite` deletes it, in this order: after a
 # kill, nothing can continue from the rest.
 WRITTEN = (
@@ -171,7 +171,7 @@ class RunFolder:
         for folder in (self.path, *written, *chain.from_iterable(path.rglob("*") for path in written)):
             if folder.is_dir() and not os.access(folder, os.W_OK):
                 raise UserError(f"{folder}: is not writable; make it writable, or choose another --run-dir")
-        self.identity.touch()
+        write_note(self.identity, read_note(self.identity) | {EMPTIED: True})
         for path in written:
             if path.is_dir() and not path.is_symlink():
                 atomic.remove_folder(path)
@@ -311,14 +311,15 @@ def _why_without_checkpoint(folder: RunFolder) -> str:
 
     A run that was killed between its first best model and its first checkpoint has neither `SAVED` nor a later step.
     """
+    note = read_note(folder.identity)
     if folder.cleaned.exists():
         return "s2s runs clean deleted the checkpoints"
     metrics = read_note(folder.best / CONFIG).get("metrics")
     best = metrics.get("step") if isinstance(metrics, Mapping) else None
     records = read_records(folder.metrics)[0] if best and folder.metrics.exists() else []
     is_later = any(isinstance(step := record.get("step"), int) and step > best for record in records)
-    has_ended = SAVED in read_note(folder.identity) or folder.test_scores.exists()
-    return "its checkpoints are missing" if folder.best.is_dir() and (is_later or has_ended) else ""
+    has_learned = folder.best.is_dir() and (is_later or SAVED in note or folder.test_scores.exists())
+    return "its checkpoints are missing" if has_learned and EMPTIED not in note else ""
 
 
 def began_with_fixed_shapes(folder: RunFolder, config: Config) -> bool | None:

@@ -300,7 +300,8 @@ def test_the_card_is_rendered_as_it_was_meant(tmp_path):
     signature = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1"
     here = SourceConfig(source=tmp_path / "a.en", target=Path("b|c.de"))
     settings = config()
-    settings = settings.model_copy(update={"data": settings.data.model_copy(update={"train": (here,)})})
+    dataset = SourceConfig(hub=str(tmp_path / "reviews"))
+    settings = settings.model_copy(update={"data": settings.data.model_copy(update={"train": (here, dataset)})})
     card = model_card(
         settings,
         title="caf\udce9",
@@ -324,6 +325,7 @@ def test_the_card_is_rendered_as_it_was_meant(tmp_path):
         (tmp_path / name).write_text("a line\n")
     described = card.split("```yaml\n")[1].split("```")[0]
     assert "source: a.en" in described
+    assert "hub: reviews\n" in described
     assert config_file.parse(described, "card", tmp_path).model == settings.model
 
 

@@ -26,7 +26,8 @@ from seq2seq.inference.degeneration import REPAIRED
 from seq2seq.inference.translator import Translator
 from seq2seq.plots import learning_curves
 from seq2seq.search.base import Hypothesis
-from seq2seq.store.model_folder import load_model
+from seq2seq.store.averaging import average_models
+from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.run import build
 from seq2seq.text.direction import Direction
@@ -161,6 +162,21 @@ def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):
     assert ModelCard(card).data.language == ["en", "de", "fr"]
     assert "valid (en-fr)" in card
     assert "mean of 2 directions" in card
+
+
+def test_a_mean_has_the_directions_of_its_members(run, tmp_path):
+    """In the order of the members, without those of weight 0."""
+    description, members = load_model(run).description, []
+    for number, directions in enumerate((("en-de",), ("de-en", "en-de"), ("en-fr",))):
+        members.append(shutil.copytree(run / "best", tmp_path / f"{number}"))
+        loaded = load_model(members[-1])
+        changed = description.model_copy(update={"directions": directions})
+        save_model(members[-1], loaded.weights, changed, loaded.tokenizers)
+    mean = load_model(average_models(members, tmp_path / "mean", [1, 1, 0]))
+    assert mean.description.directions == ("en-de", "de-en")
+    card = ModelCard((tmp_path / "mean" / "README.md").read_text(encoding="utf-8"))
+    assert card.data.language == ["en", "de"]
+    assert "THIS_FOLDER --from en --to de" in card.text
 
 
 def test_a_direction_that_was_not_trained_is_told_with_a_way_through_others(run, tmp_path, capfd):

@@ -154,7 +154,7 @@ MISTAKES = {
     "a near name": ("nllb", {"target_language: fr": "target_language: germn"}, [], "nllb: target_language germn: not a "
                     "language of the model; did you mean 'german'"),
     "two such languages": ("nllb", {"target_language: fr": "target_language: zh"}, [], "nllb: target_language zh: the "
-                           "model has several such languages: yue_Hant, zho_Hans, zho_Hant; name one"),
+                           "model has several such languages: zho_Hans, zho_Hant; name one"),
     "an option and the config": ("nllb", {}, ["--to", "de"], "nllb: translates eng_Latn-deu_Latn, but the student "
                                  "translates en-fr; name another teacher or config"),
     "an option": ("nllb", {}, ["--to", "germn"], "nllb: --to germn: not a language of the model"),
