@@ -91,11 +91,12 @@ def newest_run(task: str | None = None) -> Path:
         return latest
     names = [run for run in RUNS.iterdir() if run.name != LATEST] if RUNS.is_dir() else []
     runs = [run for run in names if (run / BEST / CONFIG).is_file()]
+    runs.sort(key=lambda run: (run / BEST / CONFIG).stat().st_mtime, reverse=True)
     if fitting := [run for run in runs if task in (None, task_of(run / BEST))]:
-        return max(fitting, key=lambda run: (run / BEST / CONFIG).stat().st_mtime).resolve()
+        return fitting[0].resolve()
     if latest is None and not runs:
         raise ModelError("no model was named and there is no run under runs/; train one (s2s train) or name a MODEL")
-    latest = latest or max(runs, key=lambda run: (run / BEST / CONFIG).stat().st_mtime)
+    latest = latest or runs[0]
     raise ModelError(
         f"no model was named, and no run under runs/ is a {task} model ({latest.name} is the newest); name a MODEL"
     )

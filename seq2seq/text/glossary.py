@@ -19,7 +19,6 @@ from seq2seq.languages import language_code
 from seq2seq.lines import read_lines
 from seq2seq.text.scripts import folded, has_unspaced, title, upper
 from seq2seq.text.terms import SHORTEST_IN_COMPOUND, Occurrence, Searchable, TermIndex, written
-from seq2seq.text.untranslatable import is_in_code
 from seq2seq.text.words import Span, word_spans
 
 HEADER = ("source", "target")
@@ -204,7 +203,7 @@ class Glossary:
             candidates = [
                 term
                 for term in self._terms.at(source, begin)
-                if _is_spelled(term, source) and not is_in_code(text, term.span)
+                if _is_spelled(term, source) and not source.is_in_code(term.span)
             ]
             if candidates:
                 entry, span, _, end = max(

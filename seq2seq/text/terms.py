@@ -18,6 +18,7 @@ from seq2seq.languages import language_code
 from seq2seq.text.normalization import mapped, normalized
 from seq2seq.text.scripts import LETTERS, WORD, folded, graphemes, has_unspaced, upper
 from seq2seq.text.splitting import sentence_ends
+from seq2seq.text.untranslatable import codes
 from seq2seq.text.words import Span
 
 Item = TypeVar("Item")
@@ -93,6 +94,16 @@ class Searchable:
     def next_edge(self, place: int) -> int:
         """Return the first edge at a place or after it."""
         return self.edges[bisect_left(self.edges, place)]
+
+    def is_in_code(self, span: Span) -> bool:
+        """Whether a span of the given text is a part, and not the whole, of an address, a path, a code or the like."""
+        begin, end = span
+        place = bisect_right(self._codes, (begin, len(self.given))) - 1
+        return place >= 0 and self._codes[place] != span and end <= self._codes[place][1]
+
+    @cached_property
+    def _codes(self) -> list[Span]:
+        return list(codes(self.given))
 
     def begins_sentence(self, place: int) -> bool:
         """Whether no letter or digit precedes a place of the given text in its sentence."""

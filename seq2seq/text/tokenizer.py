@@ -122,7 +122,8 @@ class Tokenizer(ReadingTokenizer):
             return [(self.encode(text), 0.0)]
         found = self.processor.nbest_encode_as_ids(encodable(text), count)
         if self._whole_ids and found:
-            found = [ids for ids in found if self._whole(ids) == self._whole(found[0])]
+            whole = self._whole(found[0])
+            found = [ids for ids in found if self._whole(ids) == whole]
         return [(ids, sum(self._scores[piece] for piece in ids)) for ids in found]
 
     def _whole(self, ids: Iterable[int]) -> list[int]:

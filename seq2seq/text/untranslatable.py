@@ -21,6 +21,7 @@ LONG_RUN = re.compile(r"\S{100,}")
 # Nearly all lines that contain a word begin like this.
 _FIRST_WORD = re.compile(r"[^\w\s#@]{0,3}([^\W\d_]+)[,.;:!?]{0,3}(?:\s|$)")
 _LETTERS = re.compile(r"[^\W\d_]+")
+_TOKEN = re.compile(r"\S+")
 _MARKS = ".,;:!?\"'`“”„‘’«»‹›()[]{}<>|*_~…"
 _LATIN = r"[0-9A-Za-z\u00c0-\u024f-]"
 # Tokens with letters that are not words, each without marks at its ends.
@@ -44,12 +45,13 @@ _NO_WORD = re.compile(
 _LEAST_WORDS = 0.05
 
 
-def is_in_code(text: str, span: Span) -> bool:
-    """Whether a span is a part, and not the whole, of an address, a path, a mention, a code or the like."""
-    begin, end = span
-    before, after = text[:begin].split(" ")[-1], text[end:].split(" ", 1)[0]
-    token = (before + text[begin:end] + after).strip(_MARKS)
-    return token != text[begin:end] and _NO_WORD.fullmatch(token) is not None
+def codes(text: str) -> Iterator[Span]:
+    """Yield the spans of addresses, paths, mentions, codes and the like, without the marks at their ends."""
+    for found in _TOKEN.finditer(text):
+        core = found[0].strip(_MARKS)
+        if core and _NO_WORD.fullmatch(core):
+            begin = found.start() + found[0].index(core)
+            yield begin, begin + len(core)
 
 
 def lacks_letters(text: str) -> bool:
