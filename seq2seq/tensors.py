@@ -79,6 +79,14 @@ class Uninitialized(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
+def give_memory(module: nn.Module) -> None:
+    """Replace all weights of a module on the `meta` device by uninitialized ones in memory; tied weights stay tied."""
+    made = {weight: nn.Parameter(torch.empty_like(weight, device="cpu")) for weight in module.parameters()}
+    for owner in module.modules():
+        for name, weight in list(owner.named_parameters(recurse=False)):
+            setattr(owner, name, made[weight])
+
+
 def misfit(make: Callable[[], nn.Module], stored: Mapping[str, Tensor]) -> str | None:
     """Return the `mismatch` of the module that `make` creates, without allocating memory for its weights."""
     with Uninitialized("meta"):
@@ -199,7 +207,8 @@ class HeldTensors:
 class FileTensors(HeldTensors):
     """Tensors of safetensors files.
 
-    A file is opened anew for each block, because the pages that a mapping has read count as memory until it is closed.
+    A file is opened anew after `BLOCK_BYTES`, because the pages that a mapping has read count as memory until it is
+    closed.
 
     Raises:
         DamagedFile: a file is not a complete safetensors file, or has tensors that are not of floats.
@@ -208,6 +217,8 @@ class FileTensors(HeldTensors):
     def __init__(self, paths: Sequence[Path]):
         super().__init__({})
         self._paths: dict[str, Path] = {}
+        self._file: tuple[Path, Any] | None = None
+        self._bytes_read = 0
         for path in paths:
             if not has_utf8_name(path):
                 held = HeldTensors(read_tensors(path))
@@ -224,10 +235,21 @@ class FileTensors(HeldTensors):
             yield from super().blocks(name)
             return
         shape, path = self.shapes[name], self._paths[name]
-        count = max(1, BLOCK_BYTES // (4 * max(1, torch.Size(shape[1:]).numel())))
+        row_bytes = 4 * max(1, torch.Size(shape[1:]).numel())
+        count = max(1, BLOCK_BYTES // row_bytes)
         for row in range(0, shape[0] if shape else 1, count):
-            with damage_named(path), safe_open(path, "pt") as file:
-                yield row, file.get_slice(name)[row : row + count].float() if shape else file.get_tensor(name).float()
+            rows = min(count, shape[0] - row) if shape else 1
+            with damage_named(path):
+                file = self._opened(path, rows * row_bytes)
+                yield row, file.get_slice(name)[row : row + rows].float() if shape else file.get_tensor(name).float()
+
+    def _opened(self, path: Path, size: int) -> Any:
+        """Return an open file from which `size` more bytes may be read."""
+        if self._file is None or self._file[0] != path or self._bytes_read + size > BLOCK_BYTES:
+            self._file = None  # closes it
+            self._file, self._bytes_read = (path, safe_open(path, "pt")), 0
+        self._bytes_read += size
+        return self._file[1]
 
 
 def _shape_of_floats(file: Any, name: str) -> tuple[int, ...]:

@@ -105,8 +105,10 @@ def initialize(module: nn.Module, config: ModelConfig) -> None:
     """Initialize every linear layer: Glorot-uniform matrices (Glorot and Bengio 2010) and zero biases.
 
     A layer that computes several projections is initialised as that many layers. With `mimetic`, attention weights are
-    then set by `mimic`.
+    then set by `mimic`. Weights without values, on the `meta` device, are left.
     """
+    if any(weight.is_meta for weight in module.parameters()):
+        return
     for layer in module.modules():
         if isinstance(layer, nn.Linear):
             count = layer.count if isinstance(layer, HeadProjections) else 1

@@ -23,7 +23,16 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.store.direction import OPTIONS, directed
 from seq2seq.store.finding import CONFIG, GENERATION, find_model
 from seq2seq.store.footprint import WEIGHTS, check_room
-from seq2seq.tensors import FileTensors, Uninitialized, copy_rows, distinct, load_tied, misfit, write_tensors
+from seq2seq.tensors import (
+    FileTensors,
+    Uninitialized,
+    copy_rows,
+    distinct,
+    give_memory,
+    load_tied,
+    mismatch,
+    write_tensors,
+)
 from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import (
@@ -298,12 +307,14 @@ def _build(folder: Path, description: ModelDescription, tokenizers: TokenizerPai
     config, stored = description.model, FileTensors([folder / WEIGHTS])
     if config.num_encoder_layers + config.num_decoder_layers > len(stored.shapes):
         raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
-    if problem := misfit(lambda: new_module(description, tokenizers), stored.outlines()):
-        raise DamagedFile(f"{WEIGHTS} does not fit the model that {CONFIG} describes: {problem}")
-    with Uninitialized("cpu" if with_weights else "meta"):
+    with Uninitialized("meta"):
         model = new_module(description, tokenizers)
-    for name, tensor in distinct(model.state_dict()).items() if with_weights else ():
-        copy_rows(stored, name, tensor)
+    if problem := mismatch(distinct(model.state_dict(keep_vars=True)), stored.outlines()):
+        raise DamagedFile(f"{WEIGHTS} does not fit the model that {CONFIG} describes: {problem}")
+    if with_weights:
+        give_memory(model)
+        for name, tensor in distinct(model.state_dict()).items():
+            copy_rows(stored, name, tensor)
     return model
 
 
