@@ -23,6 +23,7 @@ from seq2seq.lines import shown_name
 
 LARGEST_WEIGHT = 1e6
 BLOCK_BYTES = 2**25
+_MAPPED_BYTES = 2**22  # a file stays open for so much of small tensors
 FLOATS = ("F64", "F32", "F16", "BF16")
 
 
@@ -81,7 +82,7 @@ class Uninitialized(TorchFunctionMode):
 
 def give_memory(module: nn.Module) -> None:
     """Replace all weights of a module on the `meta` device by uninitialized ones in memory; tied weights stay tied."""
-    made = {weight: nn.Parameter(torch.empty_like(weight, device="cpu")) for weight in module.parameters()}
+    made = {weight: nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype)) for weight in module.parameters()}
     for owner in module.modules():
         for name, weight in list(owner.named_parameters(recurse=False)):
             setattr(owner, name, made[weight])
@@ -207,8 +208,8 @@ class HeldTensors:
 class FileTensors(HeldTensors):
     """Tensors of safetensors files.
 
-    A file is opened anew after `BLOCK_BYTES`, because the pages that a mapping has read count as memory until it is
-    closed.
+    A file is opened anew after `_MAPPED_BYTES` and for each larger block, because the pages that a mapping has read
+    count as memory until it is closed.
 
     Raises:
         DamagedFile: a file is not a complete safetensors file, or has tensors that are not of floats.
@@ -245,7 +246,7 @@ class FileTensors(HeldTensors):
 
     def _opened(self, path: Path, size: int) -> Any:
         """Return an open file from which `size` more bytes may be read."""
-        if self._file is None or self._file[0] != path or self._bytes_read + size > BLOCK_BYTES:
+        if self._file is None or self._file[0] != path or self._bytes_read + size > _MAPPED_BYTES:
             self._file = None  # closes it
             self._file, self._bytes_read = (path, safe_open(path, "pt")), 0
         self._bytes_read += size
