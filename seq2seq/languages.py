@@ -84,8 +84,9 @@ def language_name(code: str) -> str:
 
 def language_tag(name: str) -> str:
     """Return the tag of a language as OPUS writes it: `>>deu<<`, with the script if the name has one
-    (`>>srp_Cyrl<<`)."""
-    code, parts = language_code(name), re.split("[-_]", name.strip())[1:]
+    (`>>srp_Cyrl<<`). Members of macrolanguages keep their own code (`>>yue<<`)."""
+    code, parts = first_part(name), re.split("[-_]", name.strip())[1:]
+    code = code if code in MEMBERS else language_code(name)
     script = "".join(f"_{part.title()}" for part in parts if re.fullmatch("[A-Za-z]{4}", part))
     return f">>{_LONG_CODES.get(code, code)}{script}<<"
 
@@ -95,9 +96,51 @@ def known_language(name: str | None) -> str | None:
     return _CODES.get(first_part(name)) or LANGUAGE_NAMES.get(first_part(name))
 
 
-def are_other(languages: Iterable[str | None], others: Iterable[str | None]) -> bool:
-    """Whether the source or the target of two directions differs; an unknown language (None) differs from nothing."""
-    return any(a and b and language_code(a) != language_code(b) for a, b in zip(languages, others, strict=True))
+def languages_named(name: str, known: Sequence[str]) -> list[str]:
+    """Return the names under which a model may know a language; none or several if the language is not clear.
+
+    Args:
+        name: as a user writes it: `de`, `deu`, `deu_Latn` and `German` are the same. With another script, such as
+            `srp_Latn` and `srp_Cyrl`, a language is another one.
+        known: the names of the model.
+    """
+    spelled = plain_name(name)
+    exact = next((one for one in known if plain_name(one) == spelled), None)
+    if exact:
+        return [exact]
+    same, rest = _of_language(name, known), spelled.partition("_")[2]
+    alike = [one for one in same if rest and plain_name(one).partition("_")[2] == rest]
+    script = _script(name)
+    return alike or [one for one in same if script is None or _script(one) in (None, script)]
+
+
+def _of_language(name: str, known: Sequence[str]) -> list[str]:
+    """Return the names of a language: those with the same code, or else those of other codes of the same language."""
+    same = [one for one in known if language_code(one) == language_code(name)]
+    code = first_part(name)
+    exact = [one for one in same if first_part(one) == code]
+    return exact or [one for one in same if not {code, first_part(one)} & MEMBERS]
+
+
+def is_same_language(name: str, other: str) -> bool:
+    """Whether two names are of one language (see `languages_named`): `de` and `deu_Latn` are.
+
+    Cantonese and Chinese are two languages, and so are the scripts of one, such as `srp_Latn` and `srp_Cyrl`.
+    """
+    return bool(languages_named(name, [other]))
+
+
+def are_other(languages: Iterable[str | None], others: Iterable[str | None], only_recognised: bool = False) -> bool:
+    """Whether the source or the target of two directions differs.
+
+    An unknown language (None) differs from nothing; with `only_recognised`, neither does a name of no known language,
+    such as that of a group of languages.
+    """
+    for pair in zip(languages, others, strict=True):
+        counts = all(map(known_language, pair)) if only_recognised else all(pair)
+        if counts and not is_same_language(*map(str, pair)):
+            return True
+    return False
 
 
 def check_direction(
@@ -130,3 +173,13 @@ def named_directions(name: str) -> Iterator[tuple[str, str]]:
 def first_part(name: str | None) -> str:
     """Return the code in the name of a language, before its script or region, in lower case."""
     return re.split(r"[-_.@(]", (name or "").strip().lower(), maxsplit=1)[0].strip()
+
+
+def _script(name: str) -> str | None:
+    """Return the script in the name of a language, such as `latn`; None without one."""
+    return next((part for part in plain_name(name).split("_")[1:] if len(part) == 4 and part.isalpha()), None)
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a language in the spelling that is compared: `zh_tw` for `zh-TW`."""
+    return name.strip().casefold().replace("-", "_")

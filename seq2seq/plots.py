@@ -155,11 +155,12 @@ def _set_title(figure: Any, title: str) -> int:
 
 def _curves(records: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
     """Return, by label, the (step, value) points of each key that has any."""
-    curves = {}
+    curves, names = {}, dict.fromkeys(name for record in records for name in record)
     of_directions = {
         name: f"{keys[name.partition('.')[0]]} {name.partition('.')[2]}"
-        for name in dict.fromkeys(name for record in records for name in record)
-        if name.partition(".")[0] in keys and "." in name and not name.endswith((".worst", "_se"))
+        for name in names
+        if name.partition(".")[0] in keys and "." in name and not name.endswith(".worst")
+        if not (name.endswith("_se") and name.removesuffix("_se") in names)  # a standard error
     }
     for key, label in {**keys, **of_directions}.items():
         points = {

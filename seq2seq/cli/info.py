@@ -1,7 +1,7 @@
 """The command `s2s info`: a description of a model, and the cache of models that were converted for CTranslate2."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,7 +118,7 @@ def _describe(folder: Path) -> dict[str, Any]:
         vocabulary |= {"target": tokenizers.target.vocab_size, "shared": tokenizers.shared}
         of_task["languages"] = sorted(tokenizers.source.tags)
         of_task["needs_direction"] = tokenizers.needs_direction
-        known = _directions(tokenizers) or description.directions
+        known = _directions(tokenizers, description.directions) or description.directions
         of_task["directions"] = {name: name in description.directions for name in known}
         of_task["license"] = description.license
     else:
@@ -137,13 +137,17 @@ def _describe(folder: Path) -> dict[str, Any]:
     }
 
 
-def _directions(tokenizers: "TokenizerPair") -> list[str]:
-    """Return the names of all directions of a model that was trained in some of them; empty for other models."""
+def _directions(tokenizers: "TokenizerPair", trained: Collection[str]) -> list[str]:
+    """Return the names of all directions of a model that was trained in some of them; empty for other models.
+
+    A direction from a language into the same one is listed only if the model was `trained` in it.
+    """
     from seq2seq.config.directions import direction_name
 
     if (languages := getattr(tokenizers, "languages", None)) is None:
         return []
-    return [direction_name((one, two)) for one in languages.source for two in languages.target if one != two]
+    each = [((one, two), direction_name((one, two))) for one in languages.source for two in languages.target]
+    return [name for (one, two), name in each if one != two or name in trained]
 
 
 def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -157,7 +157,7 @@ class TranslatingModels:
             for direction in named.values() if chosen is None else [named[chosen]]:
                 own = [pair for pair in pairs if pair.direction == direction]
                 title = name if len(directions) == 1 else f"{name} {direction_name(direction)}"
-                if direction is not None and direction_name(direction) not in trained:
+                if direction and trained is not None and direction_name(direction) not in trained:
                     title += ZERO_SHOT
                 sides = [[pair.target for pair in own]], [pair.source for pair in own]
                 found[title] = TestSet(title, *sides, direction=direction)
@@ -311,14 +311,16 @@ def _parted(given: str, known: Collection[str]) -> tuple[str, str | None]:
     raise DataError(f"--test-set {given}: the run has {', '.join(known)}{did_you_mean(given, known)}")
 
 
-def _trained(folder: Path) -> Sequence[str]:
-    """Return the directions that the model in a folder was trained in; of a CTranslate2 folder, none are known."""
-    from seq2seq.files import DamagedFile, read_object
+def _trained(folder: Path) -> Sequence[str] | None:
+    """Return the directions that the model in a folder was trained in; None if these, or others, are not known."""
+    from seq2seq.interop.ctranslate2 import is_ctranslate2
+    from seq2seq.store.direction import may_know_others
+    from seq2seq.store.model_folder import load_outline
 
-    try:
-        return read_object(folder / "config.json").get("directions", ())
-    except DamagedFile:
-        return ()
+    if is_ctranslate2(folder):
+        return None
+    outline = load_outline(folder)
+    return None if may_know_others(outline.tokenizers) else outline.description.directions
 
 
 def _target_language(folder: Path) -> str | None:

@@ -6,7 +6,7 @@ from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.directions import BEST_OF, Sides, direction_name
 from seq2seq.config.schema import Config
 from seq2seq.errors import did_you_mean
-from seq2seq.languages import language_tag
+from seq2seq.languages import is_same_language
 
 
 def direction_problems(config: Config) -> list[str]:
@@ -63,5 +63,5 @@ def _of_one_direction(config: Config, sources: Mapping[str, SourceConfig]) -> It
             ("from", source.from_, config.source_language),
             ("to", source.to, config.target_language),
         ):
-            if given is not None and language_tag(given) != language_tag(own or ""):
+            if given is not None and not is_same_language(given, own or ""):
                 yield f"{key}.{name}: {given} is not the language of this config ({own}); for several, set languages"

@@ -13,7 +13,14 @@ from pydantic import Field, model_validator
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.values import Section, one_or_more
 from seq2seq.errors import did_you_mean
-from seq2seq.languages import known_language, language_code, language_name, language_tag, named_directions
+from seq2seq.languages import (
+    is_same_language,
+    known_language,
+    language_name,
+    language_tag,
+    languages_named,
+    named_directions,
+)
 
 Sides = tuple[str, str]
 """The source and the target language of a direction, as the section `languages` names them."""
@@ -42,7 +49,7 @@ class LanguagesConfig(Section):
                 raise ValueError(f"{side} has a language twice")
         for first, second in itertools.combinations(self.pieces, 2):
             if self.pieces[first] == self.pieces[second] or (
-                language_code(first) == language_code(second) and "_" not in min(self._tags(first, second), key=len)
+                is_same_language(first, second) and "_" not in min(self._tags(first, second), key=len)
             ):
                 raise ValueError(f"{first} and {second} are two names of one tag, {self.pieces[first]}; keep one")
         return self
@@ -62,10 +69,8 @@ class LanguagesConfig(Section):
 
     def named(self, side: str, name: str) -> str | None:
         """Return the language of a side under its name here; None if the side does not have it."""
-        known = getattr(self, side)
-        same = [one for one in known if name == one] or [one for one in known if language_tag(name) == self.pieces[one]]
-        same = same or [one for one in known if language_code(one) == language_code(name)]
-        return same[0] if len(same) == 1 else None
+        found = languages_named(name, getattr(self, side))
+        return found[0] if len(found) == 1 else None
 
     def problem_of_reverse(self, sides: Sides) -> str | None:
         """Return why `both_ways` is impossible if `sides`, in names of these languages, is the reverse direction of a

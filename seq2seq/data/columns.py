@@ -12,9 +12,8 @@ from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.values import displayed_labels
 from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.errors import DataError, did_you_mean, kind_of, shown, some_of
-from seq2seq.languages import LANGUAGE_NAMES, known_language
+from seq2seq.languages import LANGUAGE_NAMES, known_language, languages_named
 from seq2seq.lines import as_one_line
-from seq2seq.text.direction import languages_named
 
 TEXT_COLUMNS = ("sentence", "text")
 LABEL_COLUMN, PROBABILITIES = "label", "probabilities"

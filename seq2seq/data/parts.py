@@ -16,7 +16,7 @@ from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.data.tables import JsonLines
 from seq2seq.errors import DataError
 from seq2seq.files import DamagedFile, read_object
-from seq2seq.languages import are_other, known_language
+from seq2seq.languages import are_other
 
 if TYPE_CHECKING:
     from seq2seq.data.columns import Columns
@@ -101,7 +101,7 @@ def _parse_part(
 
 def _check_languages(folder: Path, there: Sequence[str | None], wanted: Sequence[str]) -> None:
     """Refuse pairs of another direction than that of the configuration, if both are known."""
-    if are_other(map(known_language, there), map(known_language, wanted)):
+    if are_other(there, wanted, only_recognised=True):
         how = "with the other --kind" if parts_file(folder).name == PARTS_FILE else "of a corpus of this direction"
         raise DataError(
             f"{folder}: its pairs are {there[0]}-{there[1]}, but the config translates {wanted[0]}-{wanted[1]}; make "

@@ -16,9 +16,8 @@ from seq2seq.data.columns import both_sides, heads_of
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.data.file_facts import check_unchanged, combined_fingerprint, file_facts
 from seq2seq.errors import DataError, shown, some_of
-from seq2seq.languages import known_language
+from seq2seq.languages import is_same_language, known_language, plain_name
 from seq2seq.lines import DAMAGE, damaged, open_bytes
-from seq2seq.text.direction import plain_name
 
 CHUNK_UNITS = 2000
 BLOCK = 1 << 18
@@ -114,8 +113,7 @@ def _examples(rows: list[tuple[str, str] | None], first: int) -> list[Example | 
 
 
 def _same(name: str, other: str) -> bool:
-    code = known_language(name)
-    return name.casefold() == other.casefold() or (code is not None and code == known_language(other))
+    return name.casefold() == other.casefold() or (known_language(name) is not None and is_same_language(name, other))
 
 
 class _Reader:

@@ -15,7 +15,7 @@ from seq2seq.inference.degeneration import text_flags
 from seq2seq.inference.overlap import Work
 from seq2seq.inference.translation import PartSpans, Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.languages import language_code
+from seq2seq.languages import is_same_language
 from seq2seq.text.direction import Direction, find_language
 from seq2seq.text.untranslatable import VERBATIM
 
@@ -35,7 +35,7 @@ def load_pivot(pivot: str, *paths: str | Path, **options: Any) -> tuple[Translat
     """
     source, target = options.pop("source_language", None), options.pop("target_language", None)
     for option, language in (("--from", source), ("--to", target)):
-        if language is not None and language_code(language) == language_code(pivot):
+        if language is not None and is_same_language(language, pivot):
             raise UserError(f"--pivot {pivot}: the same language as {option}; leave out --pivot")
     whole = Translator.load(*paths, **options, all_languages=True)
     return two_passes(whole, Direction(source, target), pivot_of(whole, pivot))

@@ -19,12 +19,12 @@ from seq2seq.inference.pivot import is_direct, two_passes
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.ctranslate2 import is_ctranslate2
-from seq2seq.languages import language_code
+from seq2seq.languages import is_same_language, languages_named
 from seq2seq.lines import as_one_line
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.queue import Text
 from seq2seq.store.opened import Opened, fingerprint
-from seq2seq.text.direction import UNNAMED, Direction, languages_named
+from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.text.glossary import Glossary
 
 if TYPE_CHECKING:
@@ -214,6 +214,7 @@ class ServedTranslator(ServedModel):
         named = {}
         for side, language in (("source", source), ("target", target)):
             known = self.choices.get(side, ())
+            language = known[0] if language is None and len(known) == 1 else language
             if language is None and "source" in self.choices:
                 raise bad(f"name the {side} language; {self.name} has {some_of(known, 10)} (GET /v1/models)", side)
             found = languages_named(language, known) if language is not None else []
@@ -299,7 +300,7 @@ def _fits(requested: str | None, has: str | None) -> bool:
     if requested is None or has is None or tag_of(requested) == tag_of(has):
         return True
     regions = [tag_of(name).partition("-")[2] for name in (requested, has)]
-    return language_code(requested) == language_code(has) and (not all(regions) or regions[0] == regions[1])
+    return is_same_language(requested, has) and (not all(regions) or regions[0] == regions[1])
 
 
 def tag_of(language: str | None) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.directions import direction_name
 from seq2seq.errors import UserError, some_of
-from seq2seq.languages import language_code
-from seq2seq.text.direction import MOST_LISTED, UNNAMED, Direction, find_language, languages_named
+from seq2seq.languages import is_same_language, language_code, languages_named
+from seq2seq.text.direction import MOST_LISTED, UNNAMED, Direction, find_language
 from seq2seq.text.tokenizer import TokenizerPair
 
 # The option or key that names the language of each side, for messages.
@@ -96,7 +96,8 @@ def directed(
 ) -> tuple[ModelDescription, TokenizerPair]:
     """Return the description and the tokenizers of a model for one direction.
 
-    A model that was fine-tuned for one direction has that where none is named. A model whose sources may begin with a
+    A classifier has no direction, and is returned unchanged. A model that was fine-tuned for one direction has that
+    where none is named. A model whose sources may begin with a
     tag that users type (OPUS-MT) needs no target language. A model with one direction takes the names of that alone.
 
     Args:
@@ -109,6 +110,8 @@ def directed(
     Raises:
         UserError: the model does not have a language, or needs languages that are not named.
     """
+    if description.task != "translation":
+        return description, tokenizers
     if direction is None:
         if choices(description, tokenizers):
             return description, tokenizers
@@ -130,7 +133,7 @@ def directed(
         option = named_with[side]
         if side in tagged:
             named[side] = find_language(language, tagged[side], option)
-        elif known[side] and language_code(known[side]) != language_code(language):
+        elif known[side] and not is_same_language(language, known[side]):
             raise UserError(f"{option} {language}: {model} has {known[side]} alone; name another model")
     changes = {f"{side}_language": language for side, language in named.items()}
     tags = Direction(**{side: language for side, language in named.items() if side in tagged})

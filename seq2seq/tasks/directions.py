@@ -13,7 +13,7 @@ from seq2seq.config.directions import LanguagesConfig, Sides, direction_name
 from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.uncertainty import Measured
 from seq2seq.text.tokenizer import TokenizerPair
-from seq2seq.training.state import SE
+from seq2seq.training.state import is_standard_error
 
 WORST = "worst"
 # More often than this in an epoch, a pair is learned by heart.
@@ -35,16 +35,18 @@ def by_direction(
 ) -> dict[str, Measured]:
     """Return the figures of all directions by name, with their mean and the worst of them.
 
-    The contributions to a mean are such that their standard error is that of the mean of independent sets.
+    The contributions to a mean are such that their standard error is that of the mean of independent sets. Those to the
+    mean and to the worst are of all rows, so that two validations are compared row by row, whatever direction is worst.
     """
     if None in found:
         return dict(found[None])
     named: dict[str, Measured] = {}
+    total = sum(map(len, rows.values()))
     for metric in next(iter(found.values())):
         each = {direction_name(sides): values[metric] for sides, values in found.items() if sides is not None}
-        named[metric] = _mean([(values[metric], rows[sides]) for sides, values in found.items()])
-        worst = (max if metric in LOWER_IS_BETTER else min)(each.values(), key=lambda measured: measured.value)
-        named[f"{metric}.{WORST}"] = worst
+        placed = [(values[metric], rows[sides]) for sides, values in found.items()]
+        worst = (max if metric in LOWER_IS_BETTER else min)(placed, key=lambda one: one[0].value)
+        named[metric], named[f"{metric}.{WORST}"] = _mean(placed, total), _mean([worst], total)
         named |= {f"{metric}.{name}": measured for name, measured in each.items()}
     return named
 
@@ -54,7 +56,7 @@ def changes(before: Mapping[str, float], after: Mapping[str, float]) -> Iterator
     named: dict[str, list[str]] = {}
     for key, value in after.items():
         metric, _, name = key.partition(".")
-        if name not in ("", WORST) and key in before and not key.endswith(SE):
+        if name not in ("", WORST) and key in before and not is_standard_error(key, after):
             change = f"(initial model {before[key]:.4g}, {value - before[key]:+.3g})"
             named.setdefault(name, []).append(f"{metric} {value:.4g} {change}")
     yield from (f"{name}: {', '.join(figures)}" for name, figures in named.items())
@@ -77,10 +79,10 @@ def target_of(direction: str, languages: LanguagesConfig) -> str | None:
     return next((target for target in languages.target if direction.endswith(f"-{target}")), None)
 
 
-def _mean(each: Sequence[tuple[Measured, Sequence[int]]]) -> Measured:
-    total = sum(len(rows) for _, rows in each)
+def _mean(each: Sequence[tuple[Measured, Sequence[int]]], total: int) -> Measured:
+    """Return the mean of the figures of some rows out of `total`; the other rows contribute nothing to its error."""
     value = float(np.mean([measured.value for measured, _ in each]))
-    contributions = np.zeros(total)
+    contributions = np.full(total, value)
     for measured, rows in each:
         share = total / (len(each) * len(rows))
         contributions[list(rows)] = value + share * (measured.contributions - measured.value)

@@ -9,7 +9,7 @@ from typing import Any
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.schema import Config
 from seq2seq.config.values import Section
-from seq2seq.languages import language_code
+from seq2seq.languages import is_same_language
 
 Condition = Callable[[Config], bool]
 
@@ -99,7 +99,7 @@ def without_effect(config: Config, ranks: int = 1) -> Iterator[str]:
     if config.data.stages and config.data.stages[0].restart:
         yield "data.stages.0.restart: no effect; the schedule of the learning rate starts there anyway"
     is_one_direction = _translates(config) and config.languages is None
-    if is_one_direction and language_code(config.source_language) == language_code(config.target_language):
+    if is_one_direction and is_same_language(config.source_language, config.target_language):
         yield f"source_language and target_language are both {config.source_language}; check them"
 
 

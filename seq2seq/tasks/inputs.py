@@ -23,10 +23,11 @@ from seq2seq.data.directions import open_set, open_training
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import ConfigError, DataError, shown
+from seq2seq.languages import languages_named
 from seq2seq.store.direction import KEYS
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
-from seq2seq.text.direction import Direction, find_language, languages_named
+from seq2seq.text.direction import Direction, find_language
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tagged_tokenizer import Languages, TaggedTokenizerPair
 from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair

@@ -43,7 +43,7 @@ from seq2seq.tasks.stages import Share, shares_of
 from seq2seq.tasks.task import Task
 from seq2seq.text.direction import Direction
 from seq2seq.training.loss import LossSum, translation_loss
-from seq2seq.training.state import SE
+from seq2seq.training.state import is_standard_error
 
 logger = getLogger(__name__)
 
@@ -94,7 +94,7 @@ class TranslationTask(Task):
 
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
         records, trained = [], self.inputs.known
-        names = list(dict.fromkeys(name.partition(".")[2] for name in scores if not name.endswith(SE)))
+        names = list(dict.fromkeys(name.partition(".")[2] for name in scores if not is_standard_error(name, scores)))
         directions = [name for name in names if name and name != WORST]
         for direction in ["", *directions]:
             target = self.config.single_languages[1] if not direction else target_of(direction, self.config.languages)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seq2seq.errors import UserError, did_you_mean, some_of
-from seq2seq.languages import MEMBERS, first_part, language_code, language_name
+from seq2seq.languages import language_code, language_name, languages_named
 
 # Languages that a message lists.
 MOST_LISTED = 250
@@ -23,32 +23,6 @@ class Direction:
 
 
 UNNAMED = Direction()
-
-
-def languages_named(name: str, known: Sequence[str]) -> list[str]:
-    """Return the names under which a model may know a language; none or several if the language is not clear.
-
-    Args:
-        name: as a user writes it: `de`, `deu`, `deu_Latn` and `German` are the same. With another script, such as
-            `srp_Latn` and `srp_Cyrl`, a language is another one.
-        known: the names of the model.
-    """
-    spelled = plain_name(name)
-    exact = next((one for one in known if plain_name(one) == spelled), None)
-    if exact:
-        return [exact]
-    same, rest = _of_language(name, known), spelled.partition("_")[2]
-    alike = [one for one in same if rest and plain_name(one).partition("_")[2] == rest]
-    script = _script(name)
-    return alike or [one for one in same if script is None or _script(one) in (None, script)]
-
-
-def _of_language(name: str, known: Sequence[str]) -> list[str]:
-    """Return the names of a language: those with the same code, or else those of other codes of the same language."""
-    same = [one for one in known if language_code(one) == language_code(name)]
-    code = first_part(name)
-    exact = [one for one in same if first_part(one) == code]
-    return exact or [one for one in same if not {code, first_part(one)} & MEMBERS]
 
 
 def nearest_language(name: str, known: Sequence[str]) -> str:
@@ -82,13 +56,3 @@ def _members(name: str, known: Sequence[str]) -> list[str]:
     code = language_code(name)
     related = {"no": ("nb", "nn"), "nb": ("no",), "nn": ("no",)}.get(code, ())
     return [one for one in known if language_code(one) in related]
-
-
-def _script(name: str) -> str | None:
-    """Return the script in the name of a language, such as `latn`; None without one."""
-    return next((part for part in plain_name(name).split("_")[1:] if len(part) == 4 and part.isalpha()), None)
-
-
-def plain_name(name: str) -> str:
-    """Return the name of a language in the spelling that is compared: `zh_tw` for `zh-TW`."""
-    return name.strip().casefold().replace("-", "_")

@@ -20,7 +20,7 @@ from seq2seq.data.stages import ONE_STAGE, Stages
 from seq2seq.errors import RunError
 from seq2seq.training.activity import Activity, Phase
 from seq2seq.training.progress import LiveLine, clock, estimate, foreseen_steps, too_long, unreached
-from seq2seq.training.state import SE, Sample
+from seq2seq.training.state import SE, Sample, is_standard_error
 from seq2seq.training.trackers import TENSORBOARD, TrackedRun, Trackers
 
 METRICS, SAMPLES = "metrics.jsonl", "samples.txt"
@@ -124,7 +124,7 @@ class Monitor:
         """Write a validation record, and some of its translations."""
         self._record(record)
         errors = {name: f" ± {record[name + SE]:.2g}" for name in record if name + SE in record}
-        names = [name for name in record if name != "step" and not name.endswith(SE) and "." not in name]
+        names = [name for name in record if name != "step" and not is_standard_error(name, record) and "." not in name]
         shown = "  ".join(f"{name} {record[name]:.4g}{errors.get(name, '')}{_worst(name, record)}" for name in names)
         self.say(f"step {record['step']:,}  validation: {shown}{'  (best)' if better else ''}")
         if samples:

@@ -5,7 +5,7 @@ the training section.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,11 @@ SE = "_se"  # the suffix of the name of a standard error
 METRIC_KEYS = {
     "bleu": "bleu", "accuracy": "accuracy", "chrf": "chrf", "chrf++": "chrf++", "f1": "f1", "loss": LOSS,
 }  # fmt: skip
+
+
+def is_standard_error(name: str, names: Container[str]) -> bool:
+    """Whether `name` is that of the standard error of another of `names`; a direction may end with `SE` too."""
+    return name.endswith(SE) and name.removesuffix(SE) in names
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from seq2seq import atomic
 from seq2seq.errors import DataError, ModelError, UserError, counted
+from seq2seq.languages import languages_named
 from seq2seq.lines import read_lines
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.store.vocabulary import refitted
-from seq2seq.text.direction import find_language, languages_named
+from seq2seq.text.direction import find_language
 from seq2seq.text.extending import TABLE, Extended, extended, first_of_each
 from seq2seq.text.marian_tokenizer import EOS, PAD, UNK, MarianTokenizer, MarianTokenizerPair
 from seq2seq.text.multilingual_tokenizer import BOS, MultilingualTokenizerPair, pair_of

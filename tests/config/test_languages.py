@@ -7,7 +7,7 @@ import pytest
 from seq2seq.config.directions import LanguagesConfig
 from seq2seq.config.file import dump, parse
 from seq2seq.errors import ConfigError
-from seq2seq.languages import language_tag
+from seq2seq.languages import are_other, is_same_language, language_tag
 
 MANY = """
 languages: {source: [en, de], target: [de, en, fr]}
@@ -48,7 +48,8 @@ def test_one_language_of_each_is_a_configuration_of_one_direction(side):
 @pytest.mark.parametrize(
     ("name", "tag"),
     [("de", ">>deu<<"), ("German", ">>deu<<"), ("sr_Cyrl", ">>srp_Cyrl<<"), ("srp-latn", ">>srp_Latn<<"),
-     ("pt-BR", ">>por<<"), ("cmn_Hans", ">>zho_Hans<<"), ("kab", ">>kab<<")],
+     ("pt-BR", ">>por<<"), ("cmn_Hans", ">>zho_Hans<<"), ("kab", ">>kab<<"),
+     ("yue", ">>yue<<"), ("arz", ">>arz<<"), ("cmn", ">>zho<<")],
 )  # fmt: skip
 def test_tags_are_written_as_opus_writes_them(name, tag):
     assert language_tag(name) == tag
@@ -58,6 +59,38 @@ def test_scripts_of_one_language_are_two_languages():
     languages = LanguagesConfig(source=("en",), target=("sr_Cyrl", "sr_Latn"))
     assert languages.named("target", "srp_Latn") == "sr_Latn"
     assert languages.named("target", "sr") is None  # it is either of them
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "same"),
+    [
+        ("zh_Hant", "zh_Hans", False), ("yue", "zh", False), ("arz", "ar", False), ("srp_Latn", "srp_Cyrl", False),
+        ("zh", "zho_Hans", True), ("cmn", "zh", True), ("German", "deu_Latn", True), ("pt_BR", "pt", True),
+    ],
+)  # fmt: skip
+def test_a_language_that_is_not_the_same_is_never_taken_for_it(name, other, same):
+    """Law: this holds in both orders, in `languages`, for corpora, and for models of one direction."""
+    for one, two in ((name, other), (other, name)):
+        assert is_same_language(one, two) is same
+        assert are_other([one, "en"], [two, "en"]) is not same
+        assert are_other([one, None], [two, "en"], only_recognised=True) is not same
+        assert LanguagesConfig(source=("en",), target=(two,)).named("target", one) == (two if same else None)
+        entry = f"data: {{train: {{source: a, target: b, to: {one}}}, valid: {{source: a, target: b}}}}\n"
+        text = f"source_language: en\ntarget_language: {two}\n{entry}"
+        if same:
+            parse(text, check_files=False)
+        else:
+            assert "is not the language of this config" in problems(text)
+
+
+def test_a_name_of_no_known_language_differs_only_as_such():
+    assert are_other(["mul"], ["en"])
+    assert not are_other(["mul"], ["en"], only_recognised=True)
+
+
+def test_members_of_a_macrolanguage_stand_beside_it():
+    languages = LanguagesConfig(source=("en",), target=("zh", "yue", "ar", "arz"))
+    assert [languages.named("target", name) for name in ("zho", "yue", "arb", "arz")] == ["zh", "yue", "ar", "arz"]
 
 
 @pytest.mark.parametrize(

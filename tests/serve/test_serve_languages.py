@@ -7,17 +7,19 @@ from pathlib import Path
 import pytest
 from support.foreign_models import LANGUAGES, SOURCE, make_marian
 from support.multilingual_models import make_multilingual
+from support.our_models import make_many
 from support.serving import quick_model, serving
 
 from seq2seq.cli import main
 from seq2seq.errors import UserError
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
+from seq2seq.languages import languages_named
 from seq2seq.serve.limits import Refusal
 from seq2seq.serve.models import Models, load
 from seq2seq.serve.queue import Text
 from seq2seq.serve.served import Settings, _fits
-from seq2seq.text.direction import Direction, languages_named
+from seq2seq.text.direction import Direction
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -265,7 +267,8 @@ def test_tags_at_the_end_of_sources_are_those_of_the_direction(place, engine):
     ("asked", "has", "fits"),
     [
         ("zh-Hans", "zho_Hans", True), ("zh_hant", "zho_Hant", True), ("por-BR", "pt_BR", True), ("pt", "por_BR", True),
-        ("zh-Hans", "zho_Hant", False), ("pt-PT", "por_BR", False), ("de-Latn", "eng_Latn", False),
+        ("zh-Hans", "zho_Hant", False), ("yue", "zh", False),
+        ("pt-PT", "por_BR", False), ("de-Latn", "eng_Latn", False),
     ],
 )  # fmt: skip
 def test_a_language_may_be_spelled_in_another_way_with_its_script_or_region(asked, has, fits):
@@ -300,6 +303,15 @@ def test_auto_needs_no_language_where_the_target_has_one_source(place, tmp_path)
     assert models.translator(models.source_of(["12"], "auto", "en", None), "en").name == "back"
     with pytest.raises(Refusal, match="not clear"):
         models.translator("auto", None)
+
+
+def test_the_only_language_of_a_side_needs_no_name(tmp_path):
+    """As `s2s translate` needs none, for it."""
+    make_many(tmp_path / "many", ["en"], ["de", "fr"], "both")
+    models = load([tmp_path / "many"], {"engine": "torch"}, {"device": "cpu"})
+    assert models.translator(None, "fr").direction == Direction("en", "fr")
+    with pytest.raises(Refusal, match="name the target language; many has de, fr"):
+        models.translator("en", None)
 
 
 def test_a_model_of_one_pair_comes_before_one_of_many(place):

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.our_models import make_classifier
+from support.our_models import make_classifier, make_many
 
 from seq2seq.cli import main
 from seq2seq.store.model_folder import load_model
@@ -53,6 +53,17 @@ def test_a_head_that_does_not_fit_is_new_and_that_is_told(folder, change, reason
     assert main(["train", "tune.yaml", "--set", change]) == 0
     assert f"the classification head is new: {reason}\n" in capfd.readouterr().err
     assert first_step() > 0, "no initial model is validated"
+
+
+def test_a_classifier_of_an_encoder_with_tags_has_no_direction(folder, capfd):
+    """The encoder of a model of many languages gives its tokenizer, which has tags."""
+    make_many(folder / "many", ["en", "de"], ["de", "en"], "source")
+    assert main(["train", "tune.yaml", "--set", "training.init_from=many", "--run-dir", "run"]) == 0
+    assert load_model("run").directed().description.task == "classification"
+    Path("texts").write_text("two dogs play\n")
+    capfd.readouterr()
+    assert main(["classify", "run", "-i", "texts"]) == 0
+    assert capfd.readouterr().out.strip().partition("\t")[0] in LABELS
 
 
 def test_heads_of_different_pooling_have_no_mean(folder, capfd):

@@ -15,6 +15,7 @@ import torch
 from huggingface_hub import ModelCard
 from support.echo import EchoEngine
 from support.many_directions import CONFIG, LONG, TRAINED, train, write_corpora
+from support.our_models import make_many
 
 from seq2seq import runtime
 from seq2seq.cli import main
@@ -22,17 +23,21 @@ from seq2seq.cli.train import _named_languages
 from seq2seq.config import file as config_file
 from seq2seq.config.schema import SearchConfig, TrainingConfig
 from seq2seq.errors import UserError
+from seq2seq.evaluation.uncertainty import Measured
 from seq2seq.inference.degeneration import REPAIRED
 from seq2seq.inference.translator import Translator
-from seq2seq.plots import learning_curves
+from seq2seq.plots import _curves, learning_curves
 from seq2seq.search.base import Hypothesis
 from seq2seq.store.averaging import average_models
 from seq2seq.store.model_folder import load_model, save_model
+from seq2seq.tasks.directions import by_direction, changes
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.run import build
 from seq2seq.text.direction import Direction
 from seq2seq.training.activity import Activity
+from seq2seq.training.judged import standard_error
 from seq2seq.training.monitor import Monitor
+from seq2seq.training.state import is_standard_error
 
 
 @pytest.fixture(scope="module", params=["source", pytest.param("both", marks=pytest.mark.slow), "decoder"])
@@ -102,6 +107,29 @@ def test_figures_are_by_direction_and_the_worst_decides(run):
     assert [value for _, value in state["validations"]] == [record[f"{metric}.worst"] for record in validations]
 
 
+def test_contributions_to_the_worst_lie_in_the_rows_of_its_direction():
+    """Law: two validations are compared row by row, also if another direction has become the worst."""
+    rows = {("en", "de"): [0, 2, 4], ("en", "fr"): [1, 3]}
+    values = {sides: np.array([0.0, 1.0, 5.0][: len(own)]) * (2 if len(own) == 2 else 1) for sides, own in rows.items()}
+    found = {sides: {"bleu": Measured(float(each.mean()), each)} for sides, each in values.items()}
+    named = by_direction(found, rows)
+    worst = named["bleu.worst"]
+    assert (worst.value, len(worst.contributions)) == (1.0, 5)
+    assert list(np.flatnonzero(worst.contributions != worst.value)) == [1, 3]
+    alone = named["bleu.en-fr"].contributions
+    assert standard_error(worst.contributions) == pytest.approx(standard_error(alone), rel=0.35)
+    assert np.sum((worst.contributions - 1.0) ** 2) / 5**2 == pytest.approx(np.sum((alone - 1.0) ** 2) / 2**2)
+
+
+def test_a_direction_may_be_called_like_a_standard_error(tmp_path):
+    """A curve and a row of the log, for a language such as Swedish, whose name may end with `_se`."""
+    record = {"step": 1, "bleu": 2.0, "bleu_se": 0.5, "bleu.en-sv_se": 2.0, "bleu.en-sv_se_se": 0.5, "bleu.worst": 2.0}
+    assert [name for name in record if is_standard_error(name, record)] == ["bleu_se", "bleu.en-sv_se_se"]
+    assert set(_curves([record], {"bleu": "BLEU"})) == {"BLEU", "BLEU en-sv_se"}
+    (line,) = changes({**record, "bleu.en-sv_se": 1.0}, record)
+    assert line == "en-sv_se: bleu 2 (initial model 1, +1)"
+
+
 def test_the_command_that_the_log_suggests_names_a_trained_direction(run):
     config = config_file.load(run / "config.yaml")
     _, source, _, target = _named_languages(config).split()
@@ -162,6 +190,17 @@ def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):
     assert ModelCard(card).data.language == ["en", "de", "fr"]
     assert "valid (en-fr)" in card
     assert "mean of 2 directions" in card
+
+
+def test_info_lists_a_language_into_itself_where_that_was_trained(tmp_path, capfd):
+    folder = make_many(tmp_path / "many", ["en", "de"], ["de"], "source")
+    names = [f"{one}-de" for one in ("en", "de")]
+    for trained in (names[:1], names):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "directions": trained}))
+        assert main(["info", str(folder)]) == 0
+        found = [line.split()[0] for line in capfd.readouterr().out.splitlines() if "not validated" in line]
+        assert found == trained
 
 
 def test_a_mean_has_the_directions_of_its_members(run, tmp_path):

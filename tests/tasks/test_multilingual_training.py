@@ -131,12 +131,14 @@ def test_a_model_of_another_toolkit_may_know_directions_that_no_run_has_trained(
     monkeypatch.chdir(tmp_path)
     write_many(tmp_path, steps=5, d_model=32)
     one = "data.train=[{source: a.en, target: a.fr, from: eng_Latn, to: fra_Latn}]"
+    tests = "data.test={t: {source: a.en, target: a.de, from: en, to: de}}"
     for name, initial in (("first", "nllb"), ("second", "first")):
-        changes = [one, "training.max_steps=1", "training.validate_every=1", f"training.init_from={initial}"]
+        changes = [one, tests, "training.max_steps=1", "training.validate_every=1", f"training.init_from={initial}"]
         typed = [part for each in changes for part in ("--set", each)]
         assert main(["train", "many.yaml", "--run-dir", name, *typed]) == 0
         Translator.load(name, engine="torch", source_language="de", target_language="en")
-        assert "zero-shot" not in capfd.readouterr().err
+        assert main(["bleu", "--model", name]) == 0
+        assert "zero-shot" not in "".join(capfd.readouterr())
         assert "zero-shot" not in Path(name, "best", "README.md").read_text()
 
 

@@ -26,7 +26,7 @@ from seq2seq.errors import ModelError, UserError
 from seq2seq.evaluation.probe import Probe
 from seq2seq.executors import LOCAL
 from seq2seq.files import json_text, read_object, record
-from seq2seq.languages import are_other, check_direction, known_language
+from seq2seq.languages import are_other, check_direction
 from seq2seq.lines import as_one_line
 from seq2seq.store.direction import KEYS, OPTIONS, choices, zero_shot
 from seq2seq.store.finding import BEST, CONFIG, find_model
@@ -263,7 +263,7 @@ class Student:
         # A language that is not known may be a group, such as mul in opus-mt-mul-en.
         theirs = about.source_language, about.target_language
         self.source_language = self.source_language or ours[0] or theirs[0]
-        if are_other(map(known_language, theirs), map(known_language, ours)):
+        if are_other(theirs, ours, only_recognised=True):
             check_direction(name, theirs, "the student", ours, "name another teacher or config")
         if warning := zero_shot(about, loaded.tokenizers):
             logger.warning("%s: %s", name, warning)

@@ -313,7 +313,7 @@ def _with_those_of_the_folder(
     if len(request.files) > 1 or not parts_file(folder).is_file():
         return languages
     there = languages_of_parts(folder)
-    if are_other(map(known_language, languages), map(known_language, there)):
+    if are_other(languages, there, only_recognised=True):
         found, wanted = ("-".join(side or "?" for side in sides) for sides in (there, languages))
         remedy = "leave out --from and --to" if request.model is None else "name models of its direction"
         raise DataError(f"{folder}: its pairs are {found}, not {wanted}; {remedy}")
