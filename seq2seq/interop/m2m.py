@@ -12,6 +12,7 @@ from typing import Any
 from seq2seq.config.description import ModelDescription
 from seq2seq.errors import ModelError, shown
 from seq2seq.files import DamagedFile, read_object
+from seq2seq.interop.added_tokens import FAST_TOKENIZER, added_tokens, unread
 from seq2seq.interop.foreign_weights import open_weights
 from seq2seq.interop.m2m_settings import LANGUAGE_CODES, M2M, MBART, TOKENIZERS, TokenizerKind
 from seq2seq.interop.m2m_weights import fill
@@ -23,12 +24,12 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.tensors import HeldTensors, Uninitialized
 from seq2seq.text.marian_tokenizer import EOS, PAD, UNK, VOCABULARY_FILE, read_vocabulary
 from seq2seq.text.multilingual_tokenizer import BOS, MultilingualTokenizerPair, Tagging, pair_of
-from seq2seq.text.tokenizer import LARGEST_FILE, Tokenizer
+from seq2seq.text.tokenizer import Tokenizer
 
 FAMILIES = {"m2m_100": M2M, "mbart": MBART}
 # By `model_type`, what `s2s convert --from` calls a folder.
 KINDS = {"m2m_100": "m2m100", "mbart": "mbart"}
-SEGMENTER, FAST_TOKENIZER = "sentencepiece.bpe.model", "tokenizer.json"
+SEGMENTER = "sentencepiece.bpe.model"
 MASK = "<mask>"
 REMEDY = f"copy {FAST_TOKENIZER}, or a {TOKENIZER} with added_tokens_decoder, from the original model"
 
@@ -95,8 +96,10 @@ def _tokenizers(
         return None
     segmenter = Tokenizer.load(folder / SEGMENTER)
     pieces = _numbered(folder, segmenter)
-    listed = _add_listed(folder, pieces, kind, named)
+    added = added_tokens(folder, named)
+    listed = _add_listed(added, pieces, kind)
     languages = listed or _add_usual(folder, pieces, kind, named, problems)
+    problems += unread(added, {*pieces, MASK}, "tags of languages")
     if problems:
         return None
     most_rows = max((shape[0] for shape in stored.shapes.values() if shape), default=0)
@@ -146,9 +149,8 @@ def _numbered(folder: Path, segmenter: Tokenizer) -> dict[str, int]:
     return {piece: id_ for id_, piece in enumerate([BOS, PAD, EOS, UNK, *own[3:]])}
 
 
-def _add_listed(folder: Path, pieces: dict[str, int], kind: TokenizerKind, named: Mapping[str, Any]) -> dict[str, str]:
+def _add_listed(added: Mapping[str, int], pieces: dict[str, int], kind: TokenizerKind) -> dict[str, str]:
     """Number the pieces of the languages that the folder lists, and return them by language."""
-    added = _added_pieces(folder, named)
     languages = {found[1]: piece for piece in added if (found := kind.pattern.fullmatch(piece))}
     if languages:
         pieces |= {piece: added[piece] for piece in (*languages.values(), MASK) if piece in added}
@@ -168,25 +170,6 @@ def _add_usual(
     last = () if (folder / VOCABULARY_FILE).exists() else (MASK,)
     pieces |= {piece: len(pieces) + place for place, piece in enumerate([*languages.values(), *last])}
     return languages
-
-
-def _added_pieces(folder: Path, named: Mapping[str, Any]) -> dict[str, int]:
-    """Return the ids of special pieces, where tokenizer.json or tokenizer_config.json lists them."""
-    listed: list[Any] = []
-    if (folder / FAST_TOKENIZER).exists():
-        listed = read_object(folder / FAST_TOKENIZER, LARGEST_FILE).get("added_tokens") or []
-    elif isinstance(decoder := named.get("added_tokens_decoder"), dict):
-        listed = [
-            {**entry, "id": int(id_)} for id_, entry in decoder.items() if isinstance(entry, dict) and id_.isdecimal()
-        ]
-    if not isinstance(listed, list):
-        raise DamagedFile(f"{FAST_TOKENIZER}: added_tokens is not a list")
-    entries = [entry for entry in listed if isinstance(entry, dict)]
-    return {
-        entry["content"]: entry["id"]
-        for entry in entries
-        if isinstance(entry.get("content"), str) and type(entry.get("id")) is int
-    }
 
 
 def _without_tag(

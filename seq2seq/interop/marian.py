@@ -14,6 +14,7 @@ from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import ModelConfig
 from seq2seq.errors import ModelError, shown
 from seq2seq.files import DamagedFile, read_object, write_object
+from seq2seq.interop.added_tokens import added_tokens, unread
 from seq2seq.interop.foreign_weights import WEIGHTS, stored_weights
 from seq2seq.interop.marian_settings import (
     DEFAULTS,
@@ -33,8 +34,10 @@ from seq2seq.tensors import as_weights, misfit, write_tensors
 from seq2seq.text.marian_tokenizer import (
     EOS,
     PAD,
+    TAG,
     TARGET_VOCABULARY_FILE,
     UNK,
+    UNUSED,
     VOCABULARY_FILE,
     MarianTokenizer,
     MarianTokenizerPair,
@@ -63,13 +66,14 @@ def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescriptio
         given = read_object(folder / CONFIG)
         generation = read_object(folder / GENERATION) if (folder / GENERATION).exists() else given
         named = read_object(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
+        added = added_tokens(folder, named)
         stored = as_weights(stored_weights(folder, torch_file))
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again") from error
     problems: list[str] = []
     ids = special_ids(given)
     most_rows = max((len(tensor) for tensor in stored.values() if tensor.dim()), default=0)
-    tokenizers = _tokenizers(folder, {**DEFAULTS, **given}, named, most_rows, problems)
+    tokenizers = _tokenizers(folder, {**DEFAULTS, **given}, named, added, most_rows, problems)
     config = read_model_config(given, BIAS in stored, problems)
     search = read_search_config(generation, ids, problems)
     weights: dict[str, Tensor] = {}
@@ -153,7 +157,12 @@ def write_marian(
 
 
 def _tokenizers(
-    folder: Path, given: Mapping[str, Any], named: Mapping[str, Any], most_rows: int, problems: list[str]
+    folder: Path,
+    given: Mapping[str, Any],
+    named: Mapping[str, Any],
+    added: Mapping[str, int],
+    most_rows: int,
+    problems: list[str],
 ) -> TokenizerPair | None:
     """Return the tokenizers, with as many ids as the weights have rows; plain ones if the ids are SentencePiece's
     own."""
@@ -162,6 +171,8 @@ def _tokenizers(
     separate = bool(named.get("separate_vocabs", (folder / TARGET_VOCABULARY_FILE).exists()))
     plain = [Tokenizer.load(folder / name) for name in (SOURCE_FILE, TARGET_FILE)]
     source = read_vocabulary(folder / VOCABULARY_FILE)
+    source |= {piece: id_ for piece, id_ in added.items() if TAG.fullmatch(piece) and piece not in source}
+    problems += unread(added, source, "tags such as >>deu<<")
     vocabularies = [source, read_vocabulary(folder / TARGET_VOCABULARY_FILE) if separate else source]
     if [side.vocabulary for side in plain] == vocabularies and ids == _ids_of(plain[1]):
         return TokenizerPair(plain[0], plain[0] if plain[0].model_bytes == plain[1].model_bytes else plain[1])
@@ -203,4 +214,4 @@ def filled_vocabulary(vocabulary: Mapping[str, int], size: Any, most_rows: int) 
     """Return a vocabulary with a name for each row of the weights, whose number may be padded to a round number."""
     named = set(vocabulary.values())
     ids = range(size) if isinstance(size, int) and size <= most_rows else ()
-    return {**vocabulary, **{f"<unused_{id_}>": id_ for id_ in ids if id_ not in named}}
+    return {**vocabulary, **{UNUSED.format(id_): id_ for id_ in ids if id_ not in named}}

@@ -1,19 +1,21 @@
 """The licence that a folder of transformers names: in the front matter of its model card, or in config.json."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from seq2seq.config.description import joined_licences
+from seq2seq.config.yaml_text import YamlProblem, read_yaml
+from seq2seq.lines import UNWRITABLE
 
 CARD = "README.md"
-# The value of the key, on its line or as a block in the next, or the lines of its list.
-_KEY = re.compile(r"""^(["']?)license\1:[ \t]*(?:[>|][-+]?[ \t]*\n[ \t]+)?(.*(?:\n[ \t]*-[ \t].*)*)""", re.MULTILINE)
+# The key with its value: the rest of the line, and the lines that are indented, closed by a bracket, or items of a
+# list. Only they are parsed, so that an error in the rest of a card does not hide the licence.
+_KEY = re.compile(r"""^(["']?)license\1:(.*(?:\n(?:[ \t\]#-].*|[ \t]*))*)""", re.MULTILINE)
 _FRONT = re.compile(r"---[ \t]*(\n.*?)(?:\n---|\Z)", re.DOTALL)
-_COMMENT = re.compile(r"(?:^|\s)#.*")
-_NAME = re.compile(r"[\s'\"\[-]*([\w.-]{1,60})")
 _MOST_CHARACTERS = 1 << 16  # of a card
+_LONGEST_NAME = 100
 
 
 def read_licence(folder: Path, given: Mapping[str, Any]) -> str | None:
@@ -27,12 +29,20 @@ def read_licence(folder: Path, given: Mapping[str, Any]) -> str | None:
     text = card.read_text(encoding="utf-8-sig", errors="replace")[:_MOST_CHARACTERS] if card.is_file() else ""
     front = _FRONT.match(text)
     found = _KEY.search(front[1]) if front else None
-    value = _COMMENT.sub("", found[2]) if found else ""
-    of_card = value.split("," if value.startswith("[") else "\n")
-    of_config = given.get("license")
-    return _joined(of_card) or _joined(of_config if isinstance(of_config, list) else [of_config])
+    return (_joined(_value(found)) if found else None) or _joined(given.get("license"))
 
 
-def _joined(items: Sequence[Any]) -> str | None:
-    names = [_NAME.match(item) for item in items if isinstance(item, str)]
-    return joined_licences(*(name and name[1] for name in names))
+def _value(found: re.Match[str]) -> Any:
+    """Return the value of the key; where it is not YAML, the rest of its line."""
+    try:
+        value, _ = read_yaml(found[0])
+    except YamlProblem:
+        return found[2].partition("\n")[0]
+    return value.get("license") if isinstance(value, dict) else None
+
+
+def _joined(value: Any) -> str | None:
+    """Return the names of a licence or a list of licences; None if there are none."""
+    texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+    names = [" ".join(UNWRITABLE.sub(" ", name).split())[:_LONGEST_NAME] for text in texts for name in text.split(",")]
+    return joined_licences(*names)

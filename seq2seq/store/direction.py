@@ -26,11 +26,11 @@ def choices(description: ModelDescription, tokenizers: TokenizerPair) -> dict[st
     for a model with one direction, such as M2M-100 or OPUS-MT of several targets after fine-tuning for one.
     """
     has_both = description.source_language and description.target_language
-    is_one = tokenizers.needs_direction or _has_tag(description, tokenizers)
+    is_one = tokenizers.needs_direction or has_tag(description, tokenizers)
     return {} if has_both and is_one else dict(tokenizers.choices)
 
 
-def _has_tag(description: ModelDescription, tokenizers: TokenizerPair) -> bool:
+def has_tag(description: ModelDescription, tokenizers: TokenizerPair) -> bool:
     """Whether the target language is the name of a tag; that of a published OPUS-MT model is a group of languages."""
     return description.target_language in tokenizers.choices.get("target", ())
 
@@ -127,7 +127,7 @@ def directed(
             listed = some_of(list(dict.fromkeys(chain.from_iterable(tagged[side] for side in wanted))), MOST_LISTED)
             names = f"language{'s' * (len(wanted) > 1)} with {' and '.join(named_with[side] for side in wanted)}"
             raise UserError(f"{model}: name the {names}; it has {listed}")
-    elif known["source"] and known["target"] and _has_tag(description, tokenizers):
+    elif known["source"] and known["target"] and has_tag(description, tokenizers):
         named = {"target": known["target"], **named}
     for side, language in named.items():
         option = named_with[side]

@@ -14,7 +14,9 @@ from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import Config
 from seq2seq.config.values import Section
+from seq2seq.config.yaml_text import as_yaml
 from seq2seq.errors import some_of
+from seq2seq.languages import MEMBERS, first_part, language_code
 from seq2seq.lines import shown_name
 
 
@@ -93,7 +95,8 @@ def with_license(card: str, name: str | None) -> str:
     """Return a card whose front matter has the licences of the models that this one was made from."""
     if name is None:
         return card
-    value = f"[{name}]" if "," in name else name
+    names = [one if re.fullmatch(r"[A-Za-z][\w.-]*", one) else as_yaml(one) for one in name.split(", ")]
+    value = f"[{', '.join(names)}]" if len(names) > 1 else names[0]
     return card.replace("---\n", f"---\nlicense: {value}\n", 1)
 
 
@@ -111,12 +114,18 @@ def front_matter(
     values: dict[str, Any] = {"library_name": "seq2seq", "pipeline_tag": task, **other}
     if licences := description.licences:
         values["license"] = licences if len(licences) > 1 else licences[0]
-    if languages := list(dict.fromkeys(description.languages)):
-        values.setdefault("language", languages)
+    if languages := list(values.get("language", description.languages)):
+        values["language"] = list(dict.fromkeys(map(_iso_code, languages)))
     if results:
         values["metrics"] = list(dict.fromkeys(score.metric for score in scores))
         values |= {"eval_results": results, "model_name": shown_name(title)}
     return f"---\n{ModelCardData(**values).to_yaml()}\n---\n"
+
+
+def _iso_code(language: str) -> str:
+    """Return the code of a language (ISO 639-1 or 639-3), as model hubs index it."""
+    code = first_part(language)
+    return code if code in MEMBERS else language_code(language)
 
 
 def _card(
@@ -128,7 +137,7 @@ def _card(
 ) -> str:
     """Return a whole card; `languages` are those of a model of many."""
     text = "\n\n".join([f"# {title}", *paragraphs])
-    named = {"language": list(dict.fromkeys(languages))} if languages else {}
+    named = {"language": list(languages)} if languages else {}
     return front_matter(description, title, scores, **named) + "\n" + shown_name(text) + "\n"
 
 

@@ -123,14 +123,16 @@ class Inputs:
         return tuple(dict.fromkeys([*before, *map(direction_name, self.trained)]))
 
     @property
-    def tag_of_target(self) -> dict[str, str]:
-        """The name of the target language by which the model has its tag, if the tokenizers add one that users may also
-        type (OPUS-MT), as a change of the description; else empty."""
+    def tagged_languages(self) -> dict[str, str]:
+        """The names of the languages of one direction by which the model has their tags, as a change of the
+        description; that of the target alone for tags that users may also type (OPUS-MT)."""
         initial = self.initial
-        if self.config.task != "translation" or initial is None or initial.tokenizers.needs_direction:
+        if self.config.task != "translation" or self.config.languages is not None or initial is None:
             return {}
-        name = initial.description.target_language
-        return {"target_language": name} if name and initial.tokenizers.source.tag_ids else {}
+        tokenizers, typed = initial.tokenizers, ["target"] if initial.tokenizers.source.tag_ids else []
+        sides = list(tokenizers.choices) if tokenizers.needs_direction else typed
+        names = {key: getattr(initial.description, key) for side, key in KEYS.items() if side in sides}
+        return {key: name for key, name in names.items() if name}
 
     def identity(self) -> dict[str, str]:
         """Return the fingerprints of training and validation data and of the initial model, by configuration key."""

@@ -234,7 +234,7 @@ class _Run:
     def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
         self.folder.test_scores.unlink(missing_ok=True)  # they belong to the model that is replaced
         described = ModelDescription.of(self.task.config, self.task.labels, dict(metrics))
-        changes = {"license": self.license, "directions": self.task.inputs.known, **self.task.inputs.tag_of_target}
+        changes = {"license": self.license, "directions": self.task.inputs.known, **self.task.inputs.tagged_languages}
         description = described.model_copy(update=changes)
         save_model(self.folder.best, weights, description, self.task.tokenizers, self.card(metrics))
 

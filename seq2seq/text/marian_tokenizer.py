@@ -8,6 +8,7 @@ import copy
 import hashlib
 import json
 import random
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,6 +36,9 @@ from seq2seq.text.tokenizer import (
 )
 
 EOS, UNK, PAD = "</s>", "<unk>", "<pad>"
+TAG = re.compile(">>.*<<")
+UNUSED = "<unused_{}>"  # the name of a row of the weights that has no piece
+_UNUSED = re.compile(UNUSED.format(r"\d+"))
 
 
 class MarianTokenizer(ReadingTokenizer):
@@ -59,12 +63,13 @@ class MarianTokenizer(ReadingTokenizer):
         self.model_bytes = model_bytes
         self.vocabulary = dict(vocabulary)
         self._pieces = _in_order(vocabulary)
-        self._languages = {piece for piece in self._pieces if piece.startswith(">>") and piece.endswith("<<")}
+        self._languages = set(filter(TAG.fullmatch, self._pieces))
         self.tag = tag
         self.vocab_size = len(self._pieces)
         self.eos_id, self.unk_id, self.pad_id = (self.vocabulary[piece] for piece in (EOS, UNK, PAD))
         self.bos_id = self.start_id = self.pad_id
-        self.silent_ids = {self.eos_id, self.unk_id, self.pad_id}
+        unused = (self.vocabulary[piece] for piece in filter(_UNUSED.fullmatch, self._pieces))
+        self.silent_ids = {self.eos_id, self.unk_id, self.pad_id, *unused}
 
     def __reduce__(self):
         return MarianTokenizer, (self.model_bytes, self.vocabulary, self.tag)

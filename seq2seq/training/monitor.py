@@ -132,7 +132,7 @@ class Monitor:
                 f"source:    {each.source}\nreference: {each.reference}\noutput:    {each.output}\n\n"
                 for each in samples
             )
-            text = "".join(texts)
+            text = "".join(texts).encode("utf-8", "replace").decode()  # lone surrogates stand for invalid bytes
             self._append(SAMPLES, f"== step {record['step']}\n{text}")
             if self._trackers is not None and self._config.track_samples:
                 self._trackers.text(int(record["step"]), "samples", text)

@@ -190,7 +190,8 @@ class WandB:
         wandb.setup(wandb.Settings(silent=True))  # a silent one asks nothing
         private = dict(console="off", disable_git=True, save_code=False, disable_job_creation=True)
         hidden = dict(x_disable_meta=True, x_save_requirements=False, x_disable_machine_info=True)
-        limits = dict(finish_timeout=0.75 * SECONDS_TO_FINISH, finish_timeout_raises=True)
+        seconds = 0.75 * SECONDS_TO_FINISH
+        limits = dict(init_timeout=seconds, finish_timeout=seconds, finish_timeout_raises=True)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=run.name,
@@ -238,8 +239,14 @@ class Trackers:
             say: logs a line with a level; called from the threads.
         """
         if run.is_new:
-            for path in (run.folder / REMOTE_RUNS, *(run.folder / TENSORBOARD).glob("events.out.tfevents.*")):
-                path.unlink(missing_ok=True)
+            try:
+                for path in (run.folder / REMOTE_RUNS, *(run.folder / TENSORBOARD).glob("events.out.tfevents.*")):
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                problem = (
+                    f"{error.filename}: cannot be deleted ({error.strerror}), so trackers may show an earlier start"
+                )
+                say(problem, logging.WARNING)
         self._channels = [_Channel(name, run, say) for name in dict.fromkeys(names)]
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:

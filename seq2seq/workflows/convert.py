@@ -6,6 +6,7 @@ translates like the model.
 
 import contextlib
 import logging
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,7 @@ from seq2seq.interop.m2m import read_m2m
 from seq2seq.interop.m2m_export import m2m_obstacles, write_m2m
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.languages import language_code
-from seq2seq.store.direction import one_direction
+from seq2seq.store.direction import has_tag, one_direction
 from seq2seq.store.finding import CONFIG, find_model
 from seq2seq.store.model_card import front_matter, short_card
 from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_foreign, load_model, save_model
@@ -85,7 +86,12 @@ def export_marian(model: Path, output: Path) -> Path:
     with _writing(output) as folder:
         write_marian(folder, description, tokenizers, loaded.weights)
         front = front_matter(description, output.name, library_name="transformers", tags=["marian"])
-        text = f"{front}\n# Marian model\n\nLoad it with `AutoTokenizer` and `MarianMTModel`.\n"
+        advice = "Load it with `AutoTokenizer` and `MarianMTModel`."
+        if has_tag(description, tokenizers):
+            tag = tokenizers.source.tags[description.target_language]
+            advice += f" Begin each text with `{tag}`, as in the training of the model; the tokenizer adds no tag."
+            logger.warning("%s: transformers adds no tag of the target language; begin each text with %s", output, tag)
+        text = f"{front}\n# Marian model\n\n{advice}\n"
         (folder / CARD).write_text(text, encoding="utf-8")
         written, read, _ = read_marian(folder)
         kept = description.search, description.license, tokenizers.fingerprint
@@ -109,6 +115,8 @@ def export_m2m(model: Path, output: Path) -> Path:
     description, tokenizers = loaded.description, loaded.tokenizers.undirected
     if obstacles := m2m_obstacles(description.model, tokenizers):
         raise ModelError(f"{loaded.folder}: an M2M-100 folder cannot hold this model: {'; '.join(obstacles)}")
+    if description.source_language and description.target_language:
+        description = loaded.directed().description  # under the names of the tags
     with _writing(output) as folder:
         write_m2m(folder, description, tokenizers, loaded.weights)
         front = front_matter(description, output.name, library_name="transformers", tags=["m2m_100"])
@@ -154,7 +162,8 @@ def export_argos(
     """
     if output.suffix != SUFFIX:
         raise UserError(f"{output}: Argos Translate takes files that end in {SUFFIX}; name it {output.stem}{SUFFIX}")
-    atomic.check_new(output)
+    if os.path.lexists(output):
+        raise ModelError(f"{output}: exists already; name a new file with -o")
     loaded = _load_translation(model)
     description, tokenizers = loaded.description, loaded.tokenizers
     if obstacles := argos_obstacles(tokenizers):
@@ -171,7 +180,7 @@ def export_argos(
         folder = Path(temporary)
         write_ctranslate2(folder, loaded.model, description, tokenizers, quantization)
         comparison = _verified(loaded, folder, quantization, probe, force)
-        with atomic.new_file(output) as file:
+        with _named(output), atomic.new_file(output) as file:
             write_argos(file, folder, tokenizers, (source, target), description.license)
     return comparison
 
@@ -222,8 +231,14 @@ def _load_translation(model: Path) -> LoadedModel:
 @contextlib.contextmanager
 def _writing(output: Path) -> Iterator[Path]:
     """Yield the folder of `atomic.new_folder`, with one-line errors."""
+    with _named(output), atomic.new_folder(output) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _named(output: Path) -> Iterator[None]:
+    """Turn an `OSError` of the block into one line that names the output."""
     try:
-        with atomic.new_folder(output) as folder:
-            yield folder
+        yield
     except OSError as error:
         raise CheckpointError(f"{output}: cannot be written ({error.strerror}); choose another name with -o") from error

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from support.foreign_models import SOURCE, TARGET
 from support.multilingual_models import make_multilingual
 from support.our_models import make_ours
@@ -42,6 +43,20 @@ def folders(tmp_path_factory):
     for name in ("theirs", "changed"):
         assert main(["convert", str(folder / name), "--to", "m2m100", "-o", str(folder / f"from-{name}")]) == 0
     return folder
+
+
+def test_languages_are_written_under_the_names_of_their_tags(folders, tmp_path):
+    """Also those of a model of an earlier version, which has them as a configuration named them."""
+    ours = load_model(folders / "theirs")
+    named = {"source_language": "English", "target_language": "ger"}
+    save_model(tmp_path / "ours", ours.weights, ours.description.model_copy(update=named), ours.tokenizers)
+    export_m2m(tmp_path / "ours", tmp_path / "exported")
+    config = json.loads((tmp_path / "exported" / "tokenizer_config.json").read_text())
+    assert (config["src_lang"], config["tgt_lang"]) == PAIR
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
+    forced = json.loads((tmp_path / "exported" / "generation_config.json").read_text())["forced_bos_token_id"]
+    assert forced == theirs.get_lang_id("de")
+    assert ModelCard.load(tmp_path / "exported" / "README.md").data.language == list(PAIR)
 
 
 def test_a_minimum_length_comes_back_from_the_settings_of_transformers(folders, tmp_path):

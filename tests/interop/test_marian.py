@@ -235,6 +235,7 @@ def test_rows_of_the_weights_without_a_piece_are_kept(tmp_path):
     ours = load_model(tmp_path)
     assert ours.tokenizers.source.vocab_size == len(vocabulary)
     assert ours.tokenizers.source.pieces([10]) == ["<unused_10>"]
+    assert ours.tokenizers.target.decode([10, 4, 11]) == ours.tokenizers.target.decode([4])
 
 
 # -- out -------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import pytest
 from support.foreign_models import make_marian
+from support.multilingual_models import PAIRS, make_multilingual
 
 from seq2seq.config.corpora import DataConfig, SourceConfig
 from seq2seq.config.description import ModelDescription
@@ -12,6 +13,7 @@ from seq2seq.store.direction import choices
 from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.text.direction import Direction
+from seq2seq.workflows.convert import export_marian
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def test_a_model_of_several_targets_is_tuned_and_used_with_the_tag_of_one(severa
     inputs = opened(several)
     tokenizers = inputs.initial.tokenizers
     assert tokenizers.source.tag == ">>deu<<"
-    description = ModelDescription.of(inputs.config).model_copy(update=inputs.tag_of_target)
+    description = ModelDescription.of(inputs.config).model_copy(update=inputs.tagged_languages)
     save_model(tmp_path / "best", inputs.initial.weights, description, tokenizers)
     tuned = load_model(tmp_path / "best")
     assert choices(tuned.description, tuned.tokenizers) == {}
@@ -50,6 +52,26 @@ def test_a_model_of_several_targets_is_tuned_and_used_with_the_tag_of_one(severa
     published = load_model(several / "opus")
     assert published.directed(None).tokenizers.source.tag is None
     assert set(choices(published.description, published.tokenizers)) == {"target"}
+
+
+def test_an_export_tells_which_tag_texts_need(several, tmp_path, caplog):
+    inputs = opened(several)
+    for name, changes in (("tuned", inputs.tagged_languages), ("published", {"target_language": "gmw"})):
+        description = ModelDescription.of(inputs.config).model_copy(update=changes)
+        save_model(tmp_path / name, inputs.initial.weights, description, inputs.initial.tokenizers)
+        caplog.clear()
+        export_marian(tmp_path / name, tmp_path / f"{name}-marian")
+        card = (tmp_path / f"{name}-marian" / "README.md").read_text()
+        assert ("Begin each text with `>>deu<<`" in card) is (name == "tuned")
+        assert ("begin each text with >>deu<<" in caplog.text) is (name == "tuned")
+
+
+@pytest.mark.parametrize("family", ["m2m100", "nllb"])
+def test_a_run_of_one_direction_stores_the_names_of_its_tags(family, several, tmp_path):
+    make_multilingual(tmp_path / "many", family)
+    changes = {"source_language": "English", "target_language": "ger"}
+    inputs = opened(several, training=TrainingConfig(init_from=str(tmp_path / "many")), **changes)
+    assert inputs.tagged_languages == dict(zip(changes, PAIRS[family], strict=True))
 
 
 def test_a_model_without_tags_is_not_tuned_in_many_directions(several):

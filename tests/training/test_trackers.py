@@ -18,6 +18,7 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.training import trackers
 from seq2seq.training.activity import Activity
 from seq2seq.training.monitor import Monitor
+from seq2seq.training.state import Sample
 from seq2seq.training.trackers import Remote, shareable
 
 _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
@@ -97,6 +98,26 @@ def test_a_tracker_that_fails_is_left_out_with_one_warning_and_changes_nothing(f
     )
     assert broken.calls[-1][0] == fails
     assert sound.calls[-1] == ("finish",)
+
+
+def test_files_of_an_earlier_start_that_cannot_be_deleted_are_told_and_training_goes_on(noted, tmp_path, caplog):
+    sound = noted("mlflow")
+    (tmp_path / "run" / "trackers.json").mkdir(parents=True)
+    train(tmp_path / "run", max_steps=4, trackers=["mlflow"])
+    (warning,) = [line for line in told(caplog) if "cannot be deleted" in line]
+    assert "trackers.json: cannot be deleted (" in warning
+    assert sound.calls
+
+
+def test_samples_with_invalid_bytes_are_written_and_sent(noted, tmp_path, caplog):
+    tracker = noted("mlflow")
+    monitor = Monitor(tmp_path, TrainingConfig(trackers=["mlflow"], track_samples=True), Activity())
+    monitor.open(0, 0.0, None)
+    monitor.validation({"step": 1, "valid_loss": 1.0}, [Sample("a \udce9", "b", "c")], better=True)
+    monitor.close()
+    assert "source:    a ?\n" in (tmp_path / "samples.txt").read_text(encoding="utf-8")
+    assert next(given[2] for method, *given in tracker.calls if method == "text").startswith("source:    a ?\n")
+    assert not told(caplog)
 
 
 def test_training_does_not_wait_for_a_tracker_that_hangs(noted, tmp_path, monkeypatch, caplog):
