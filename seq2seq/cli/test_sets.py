@@ -180,7 +180,7 @@ class TranslatingModels:
         """Let each model translate all test sets, and write the translations to `outputs`."""
         from seq2seq.inference.pipeline import Pipeline
 
-        given = {key: value for key, value in loading.items() if value is not None}
+        given = {"n_best": 1, **{key: value for key, value in loading.items() if value is not None}}
         if given.keys() & set(LANGUAGES) and any(test_set.direction for test_set in test_sets):
             raise click.UsageError("--from and --to: the test sets of the run have directions; leave these options out")
         first: tuple[str, Sequence[str | None]] | None = None

@@ -1,14 +1,17 @@
 """`s2s bleu --model` and the attention of a model: what is scored, by which settings, and what is refused."""
 
+import gzip
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+from support.our_models import make_ours
 from support.scored import SENTENCES, failing, s2s, small_run
 
 from seq2seq.cli import main
 from seq2seq.config.file import load
+from seq2seq.config.schema import SearchConfig
 from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.attention import sentence_attention
 from seq2seq.inference.translator import Translator
@@ -52,6 +55,23 @@ def test_search_options_reach_the_translator(run, tmp_path):
     for path, beam_size in ((greedy, 1), (wide, 5)):
         translator = Translator.load(run, beam_size=beam_size, length_penalty=0.5)
         assert path.read_text().splitlines() == [translation.text for translation in translator.translate(SENTENCES)]
+
+
+def test_a_number_of_translations_that_the_model_stores_does_not_matter(tmp_path):
+    """Only the best one is scored, or is in a pair, so a narrower beam is possible."""
+    for n_best in (1, 4):
+        make_ours(tmp_path / f"{n_best}", ending=2.0, search=SearchConfig(beam_size=4, n_best=n_best))
+    (tmp_path / "text").write_text("\n".join(SENTENCES) + "\n")
+    files = ["--source", str(tmp_path / "text"), "--reference", str(tmp_path / "text"), "--beam-size", "2"]
+    models = [str(tmp_path / "1"), str(tmp_path / "4")]
+    one, other = (s2s("--model", model, *files, "-f", "json", "-o", f"{model}.out") for model in models)
+    assert one == other.replace(models[1], models[0])
+    assert main(["compare", *models, *files, "-o", str(tmp_path / "report.html")]) == 0
+    typed = ["--text", str(tmp_path / "text"), "--kind", "forward", "--force", "--beam-size", "2"]
+    for model in models:
+        assert main(["augment", model, *typed, "-o", f"{model}.pairs"]) == 0
+    one, other = (gzip.decompress((tmp_path / f"{n}.pairs" / "part-00000.jsonl.gz").read_bytes()) for n in (1, 4))
+    assert one == other
 
 
 @pytest.mark.parametrize("command", ["bleu", "compare"])

@@ -188,7 +188,7 @@ def opened(
     for model, fingerprint in zip(models, fingerprints, strict=True):
         if folder_record(model) != fingerprint:
             raise ModelError(f"{model}: changed since the command started; start it again in a new folder")
-    pipeline = Pipeline.load(*models, with_aligner=has_aligner, **dict(loading))
+    pipeline = Pipeline.load(*models, with_aligner=has_aligner, **{"n_best": 1, **dict(loading)})
     pipeline.translator = pipeline.translator.grouping_for(GROUPED_FOR)
     return pipeline
 

@@ -50,7 +50,7 @@ def measure(
     """
     tests = test_sets(config)
     measured = MeasuredSystems({name: len(pairs) for name, pairs in tests.items()})
-    where = {key: value for key, value in loading.items() if key in NOT_IDENTITY} | {"device": "cpu"}
+    where = {key: value for key, value in loading.items() if key in NOT_IDENTITY} | {"device": "cpu", "n_best": 1}
     float32 = {"precision": "float32", **where}
     pipelines: dict[str, tuple[Pipeline, float]] = {
         BASE: (Pipeline.load(*teachers, **{**loading, **float32}), sum(map(_megabytes, teachers)))
