@@ -77,6 +77,12 @@ def language_code(name: str | None) -> str:
     return known_language(name) or first_part(name)
 
 
+def own_code(name: str | None) -> str:
+    """Return the code of a language as `language_code` does, but keep that of a member of a macrolanguage (`yue`)."""
+    code = first_part(name)
+    return code if code in MEMBERS else language_code(name)
+
+
 def language_name(code: str) -> str:
     """Return the English name of a language, or its code if no name is known."""
     return ENGLISH_NAMES.get(language_code(code), code)
@@ -85,8 +91,7 @@ def language_name(code: str) -> str:
 def language_tag(name: str) -> str:
     """Return the tag of a language as OPUS writes it: `>>deu<<`, with the script if the name has one
     (`>>srp_Cyrl<<`). Members of macrolanguages keep their own code (`>>yue<<`)."""
-    code, parts = first_part(name), re.split("[-_]", name.strip())[1:]
-    code = code if code in MEMBERS else language_code(name)
+    code, parts = own_code(name), re.split("[-_]", name.strip())[1:]
     script = "".join(f"_{part.title()}" for part in parts if re.fullmatch("[A-Za-z]{4}", part))
     return f">>{_LONG_CODES.get(code, code)}{script}<<"
 
@@ -115,7 +120,7 @@ def languages_named(name: str, known: Sequence[str]) -> list[str]:
 
 
 def _of_language(name: str, known: Sequence[str]) -> list[str]:
-    """Return the names of a language: those with the same code, or else those of other codes of the same language."""
+    """Return the names with the code of a language; if there are none, those with another code of it."""
     same = [one for one in known if language_code(one) == language_code(name)]
     code = first_part(name)
     exact = [one for one in same if first_part(one) == code]
@@ -133,8 +138,8 @@ def is_same_language(name: str, other: str) -> bool:
 def are_other(languages: Iterable[str | None], others: Iterable[str | None], only_recognised: bool = False) -> bool:
     """Whether the source or the target of two directions differs.
 
-    An unknown language (None) differs from nothing; with `only_recognised`, neither does a name of no known language,
-    such as that of a group of languages.
+    An unknown language (None) differs from nothing. With `only_recognised`, a name that is not a known language, such
+    as that of a group, differs from nothing either.
     """
     for pair in zip(languages, others, strict=True):
         counts = all(map(known_language, pair)) if only_recognised else all(pair)

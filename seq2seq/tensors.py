@@ -23,7 +23,7 @@ from seq2seq.lines import shown_name
 
 LARGEST_WEIGHT = 1e6
 BLOCK_BYTES = 2**25
-_MAPPED_BYTES = 2**22  # a file stays open for so much of small tensors
+_MAPPED_BYTES = 2**22  # bytes of small tensors after which a file is opened anew
 FLOATS = ("F64", "F32", "F16", "BF16")
 
 

@@ -140,7 +140,7 @@ class TranslatingModels:
             raise DataError(f"{folder}: a model without its run has no test sets; {give}")
         if not config.data.test:
             raise DataError(f"{folder}: its config names no test sets (data.test); {give}")
-        trained = _trained(folder)
+        trained = None if config.languages is None else _trained(folder)
         found: dict[str, TestSet] = {}
         for name, chosen in [_parted(name, config.data.test) for name in names or config.data.test]:
             sides = config.source_language, config.target_language
@@ -312,15 +312,16 @@ def _parted(given: str, known: Collection[str]) -> tuple[str, str | None]:
 
 
 def _trained(folder: Path) -> Sequence[str] | None:
-    """Return the directions that the model in a folder was trained in; None if these, or others, are not known."""
+    """Return the directions that a model was trained in; None if they are unknown, or if it may know others."""
+    from seq2seq.files import read_object
     from seq2seq.interop.ctranslate2 import is_ctranslate2
     from seq2seq.store.direction import may_know_others
-    from seq2seq.store.model_folder import load_outline
+    from seq2seq.store.finding import CONFIG
+    from seq2seq.text.stored import load_tokenizers
 
-    if is_ctranslate2(folder):
+    if is_ctranslate2(folder) or may_know_others(load_tokenizers(folder)):
         return None
-    outline = load_outline(folder)
-    return None if may_know_others(outline.tokenizers) else outline.description.directions
+    return read_object(folder / CONFIG).get("directions", ())
 
 
 def _target_language(folder: Path) -> str | None:

@@ -1,6 +1,6 @@
 """The added tokens of a folder of transformers, beside the pieces of its segmenter: tags of languages and others."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,46 +11,60 @@ from seq2seq.text.tokenizer import LARGEST_FILE
 FAST_TOKENIZER, ADDED_TOKENS = "tokenizer.json", "added_tokens.json"
 
 
-def added_tokens(folder: Path, named: Mapping[str, Any]) -> dict[str, int]:
+def added_tokens(folder: Path, named: Mapping[str, Any], is_fast: bool) -> dict[str, int]:
     """Return the ids of the added tokens of a folder, special ones among them.
 
     Args:
-        folder: the folder. The first of tokenizer.json, the `added_tokens_decoder` of tokenizer_config.json, and
-            added_tokens.json counts, as in transformers.
-        named: the content of its tokenizer_config.json.
+        folder: the folder.
+        named: the content of its tokenizer_config.json. Its `added_tokens_decoder` counts before tokenizer.json and
+            added_tokens.json, which count together, as in transformers.
+        is_fast: whether transformers reads the tokenizer from tokenizer.json, which then counts alone.
 
     Raises:
         DamagedFile: a file cannot be read.
     """
-    listed: Any = []
-    if (folder / FAST_TOKENIZER).exists():
-        listed = read_object(folder / FAST_TOKENIZER, LARGEST_FILE).get("added_tokens") or []
-    elif isinstance(decoder := named.get("added_tokens_decoder"), dict):
-        listed = [
-            {**entry, "id": int(id_)} for id_, entry in decoder.items() if isinstance(entry, dict) and id_.isdecimal()
-        ]
-    elif (folder / ADDED_TOKENS).exists():
-        old = read_object(folder / ADDED_TOKENS, LARGEST_FILE)
-        listed = [{"content": content, "id": id_} for content, id_ in old.items()]
-    if not isinstance(listed, list):
-        raise DamagedFile(f"{FAST_TOKENIZER}: added_tokens is not a list")
-    entries = [entry for entry in listed if isinstance(entry, dict)]
-    return {
-        entry["content"]: entry["id"]
-        for entry in entries
-        if isinstance(entry.get("content"), str) and type(entry.get("id")) is int
-    }
+    decoder = named.get("added_tokens_decoder")
+    if is_fast and (folder / FAST_TOKENIZER).exists():
+        return _of_fast(folder)
+    if isinstance(decoder, dict):
+        entries = [(entry, id_) for id_, entry in decoder.items() if isinstance(entry, dict) and id_.isdecimal()]
+        return dict(_pairs([(entry.get("content"), int(id_)) for entry, id_ in entries]))
+    found = _of_fast(folder) if (folder / FAST_TOKENIZER).exists() else {}
+    if (folder / ADDED_TOKENS).exists():
+        found |= _pairs(list(read_object(folder / ADDED_TOKENS, LARGEST_FILE).items()))
+    return found
 
 
-def unread(added: Mapping[str, int], vocabulary: Container[str], possible: str) -> list[str]:
-    """Return a problem that names the added tokens that are not in the vocabulary that was read; none if all are.
+def unread(added: Mapping[str, int], read: Container[str], possible: str) -> list[str]:
+    """Return a problem that names the added tokens that are not `read`; none if all are.
 
-    A tokenizer without them would spell their texts in another way than transformers.
+    Even a token that is a piece of the vocabulary counts, because transformers looks for it before it segments a text.
 
     Args:
         added: the result of `added_tokens`.
-        vocabulary: the pieces that were read.
-        possible: what added tokens may be, for the message.
+        read: tags of languages and special pieces.
+        possible: the kind of token that may be added, for the message.
     """
-    others = [shown(token) for token in added if token not in vocabulary]
+    others = [shown(token) for token in sorted(added) if token not in read]
     return [f"added tokens: {some_of(others)} (possible: {possible})"] if others else []
+
+
+def misplaced(added: Mapping[str, int], vocabulary: Mapping[str, int], num_rows: int) -> list[str]:
+    """Return a problem for each added token whose id is that of another piece, or has no row in the weights."""
+    pieces = {id_: piece for piece, id_ in vocabulary.items()}
+    return [
+        f"added token {shown(token)}: its id {id_} is not free"
+        for token, id_ in added.items()
+        if vocabulary.get(token, id_) != id_ or pieces.get(id_, token) != token or not 0 <= id_ < num_rows
+    ]
+
+
+def _of_fast(folder: Path) -> dict[str, int]:
+    listed = read_object(folder / FAST_TOKENIZER, LARGEST_FILE).get("added_tokens") or []
+    if not isinstance(listed, list):
+        raise DamagedFile(f"{FAST_TOKENIZER}: added_tokens is not a list")
+    return dict(_pairs([(entry.get("content"), entry.get("id")) for entry in listed if isinstance(entry, dict)]))
+
+
+def _pairs(listed: list[tuple[Any, Any]]) -> Iterator[tuple[str, int]]:
+    yield from ((content, id_) for content, id_ in listed if isinstance(content, str) and type(id_) is int)

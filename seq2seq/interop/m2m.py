@@ -12,7 +12,7 @@ from typing import Any
 from seq2seq.config.description import ModelDescription
 from seq2seq.errors import ModelError, shown
 from seq2seq.files import DamagedFile, read_object
-from seq2seq.interop.added_tokens import FAST_TOKENIZER, added_tokens, unread
+from seq2seq.interop.added_tokens import FAST_TOKENIZER, added_tokens, misplaced, unread
 from seq2seq.interop.foreign_weights import open_weights
 from seq2seq.interop.m2m_settings import LANGUAGE_CODES, M2M, MBART, TOKENIZERS, TokenizerKind
 from seq2seq.interop.m2m_weights import fill
@@ -96,13 +96,15 @@ def _tokenizers(
         return None
     segmenter = Tokenizer.load(folder / SEGMENTER)
     pieces = _numbered(folder, segmenter)
-    added = added_tokens(folder, named)
-    listed = _add_listed(added, pieces, kind)
-    languages = listed or _add_usual(folder, pieces, kind, named, problems)
-    problems += unread(added, {*pieces, MASK}, "tags of languages")
+    most_rows = max((shape[0] for shape in stored.shapes.values() if shape), default=0)
+    added = added_tokens(folder, named, is_fast=kind is not TOKENIZERS["M2M100Tokenizer"])
+    languages, is_listed = _add_languages(pieces, added, kind, named, problems)
+    problems += unread(added, {BOS, PAD, EOS, UNK, MASK, *languages.values()}, "tags of languages")
+    tags = {piece: id_ for piece, id_ in added.items() if piece in (*languages.values(), MASK)}
+    problems += misplaced(tags, pieces, most_rows)
     if problems:
         return None
-    most_rows = max((shape[0] for shape in stored.shapes.values() if shape), default=0)
+    pieces |= tags
     vocabulary = filled_vocabulary(pieces, given["vocab_size"], most_rows)
     place = "last" if named.get("legacy_behaviour") is True else kind.source
     tagging = Tagging(languages, place, kind.target, (MASK, *sorted(vocabulary.keys() - pieces.keys())))
@@ -111,7 +113,7 @@ def _tokenizers(
     except ModelError as error:
         problems.append(str(error))
         return None
-    hint = "" if listed else f" with the {len(languages)} usual languages, because the folder lists none; {REMEDY}"
+    hint = "" if is_listed else f" with the {len(languages)} usual languages, because the folder lists none; {REMEDY}"
     if (size := given["vocab_size"]) != pair.source.vocab_size:
         problems.append(f"vocab_size: {shown(size)}, but the vocabulary has {pair.source.vocab_size} pieces{hint}")
     for key, id_ in (("pad_token_id", pair.source.pad_id), ("eos_token_id", pair.source.eos_id)):
@@ -149,27 +151,37 @@ def _numbered(folder: Path, segmenter: Tokenizer) -> dict[str, int]:
     return {piece: id_ for id_, piece in enumerate([BOS, PAD, EOS, UNK, *own[3:]])}
 
 
-def _add_listed(added: Mapping[str, int], pieces: dict[str, int], kind: TokenizerKind) -> dict[str, str]:
-    """Number the pieces of the languages that the folder lists, and return them by language."""
-    languages = {found[1]: piece for piece in added if (found := kind.pattern.fullmatch(piece))}
-    if languages:
-        pieces |= {piece: added[piece] for piece in (*languages.values(), MASK) if piece in added}
-    return languages
+def _add_languages(
+    pieces: dict[str, int],
+    added: Mapping[str, int],
+    kind: TokenizerKind,
+    named: Mapping[str, Any],
+    problems: list[str],
+) -> tuple[dict[str, str], bool]:
+    """Return the tags by language, and whether the folder lists them all; else number the usual ones in `pieces`.
+
+    Added tags are all of the languages if a usual one is among them. Otherwise they come in addition to the usual ones,
+    which transformers numbers after the pieces of text.
+    """
+    listed = {found[1]: piece for piece in added if (found := kind.pattern.fullmatch(piece))}
+    of_codes: list[str] = []
+    usual = _usual(kind, named, of_codes)
+    if listed and (of_codes or listed.keys() & usual.keys()):
+        return listed, True
+    problems += of_codes
+    last = () if kind is TOKENIZERS["M2M100Tokenizer"] else (MASK,)
+    pieces |= {piece: len(pieces) + place for place, piece in enumerate([*usual.values(), *last])}
+    return {**usual, **listed}, False
 
 
-def _add_usual(
-    folder: Path, pieces: dict[str, int], kind: TokenizerKind, named: Mapping[str, Any], problems: list[str]
-) -> dict[str, str]:
-    """Number the pieces of the usual languages after those of text, as transformers does; return them by language."""
+def _usual(kind: TokenizerKind, named: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
+    """Return the tags of the usual languages of a kind, by language."""
     codes, name = kind.codes, named.get("language_codes")
     if codes in LANGUAGE_CODES.values() and name is not None:
         codes = LANGUAGE_CODES.get(str(name), "")
         if not codes:
             problems.append(f"language_codes: {shown(name)} is none of {', '.join(LANGUAGE_CODES)}; {REMEDY}")
-    languages = {code: kind.piece.format(code) for code in codes.split()}
-    last = () if (folder / VOCABULARY_FILE).exists() else (MASK,)
-    pieces |= {piece: len(pieces) + place for place, piece in enumerate([*languages.values(), *last])}
-    return languages
+    return {code: kind.piece.format(code) for code in codes.split()}
 
 
 def _without_tag(

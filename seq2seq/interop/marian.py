@@ -14,7 +14,7 @@ from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import ModelConfig
 from seq2seq.errors import ModelError, shown
 from seq2seq.files import DamagedFile, read_object, write_object
-from seq2seq.interop.added_tokens import added_tokens, unread
+from seq2seq.interop.added_tokens import added_tokens, misplaced, unread
 from seq2seq.interop.foreign_weights import WEIGHTS, stored_weights
 from seq2seq.interop.marian_settings import (
     DEFAULTS,
@@ -66,7 +66,7 @@ def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescriptio
         given = read_object(folder / CONFIG)
         generation = read_object(folder / GENERATION) if (folder / GENERATION).exists() else given
         named = read_object(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
-        added = added_tokens(folder, named)
+        added = added_tokens(folder, named, is_fast=False)
         stored = as_weights(stored_weights(folder, torch_file))
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again") from error
@@ -171,8 +171,9 @@ def _tokenizers(
     separate = bool(named.get("separate_vocabs", (folder / TARGET_VOCABULARY_FILE).exists()))
     plain = [Tokenizer.load(folder / name) for name in (SOURCE_FILE, TARGET_FILE)]
     source = read_vocabulary(folder / VOCABULARY_FILE)
-    source |= {piece: id_ for piece, id_ in added.items() if TAG.fullmatch(piece) and piece not in source}
-    problems += unread(added, source, "tags such as >>deu<<")
+    tags = {piece: id_ for piece, id_ in added.items() if TAG.fullmatch(piece)}
+    problems += unread(added, {EOS, UNK, PAD, *tags}, "tags such as >>deu<<") or misplaced(tags, source, most_rows)
+    source |= tags
     vocabularies = [source, read_vocabulary(folder / TARGET_VOCABULARY_FILE) if separate else source]
     if [side.vocabulary for side in plain] == vocabularies and ids == _ids_of(plain[1]):
         return TokenizerPair(plain[0], plain[0] if plain[0].model_bytes == plain[1].model_bytes else plain[1])

@@ -10,10 +10,11 @@ from seq2seq.config.yaml_text import YamlProblem, read_yaml
 from seq2seq.lines import UNWRITABLE
 
 CARD = "README.md"
-# The key with its value: the rest of the line, and the lines that are indented, closed by a bracket, or items of a
-# list. Only they are parsed, so that an error in the rest of a card does not hide the licence.
+# The key with its value: the rest of the line, and the next lines that are empty or begin with white space, `]`, `#` or
+# `-`. Only they are parsed, so that an error in the rest of a card does not hide the licence.
 _KEY = re.compile(r"""^(["']?)license\1:(.*(?:\n(?:[ \t\]#-].*|[ \t]*))*)""", re.MULTILINE)
 _FRONT = re.compile(r"---[ \t]*(\n.*?)(?:\n---|\Z)", re.DOTALL)
+_COMMENT = re.compile(r"(?:^|\s)#.*")
 _MOST_CHARACTERS = 1 << 16  # of a card
 _LONGEST_NAME = 100
 
@@ -33,16 +34,20 @@ def read_licence(folder: Path, given: Mapping[str, Any]) -> str | None:
 
 
 def _value(found: re.Match[str]) -> Any:
-    """Return the value of the key; where it is not YAML, the rest of its line."""
+    """Return the value of the key; where it is not YAML, the rest of its line without comment, quotes and brackets."""
     try:
         value, _ = read_yaml(found[0])
     except YamlProblem:
-        return found[2].partition("\n")[0]
+        return _COMMENT.sub("", found[2].partition("\n")[0]).strip(" \t'\"[]")
     return value.get("license") if isinstance(value, dict) else None
 
 
 def _joined(value: Any) -> str | None:
     """Return the names of a licence or a list of licences; None if there are none."""
     texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
-    names = [" ".join(UNWRITABLE.sub(" ", name).split())[:_LONGEST_NAME] for text in texts for name in text.split(",")]
+    names = [
+        " ".join(UNWRITABLE.sub(" ", name).split())[:_LONGEST_NAME].rstrip()
+        for text in texts
+        for name in text.split(",")
+    ]
     return joined_licences(*names)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Literal
 
-from seq2seq.languages import language_code
+from seq2seq.languages import own_code
 from seq2seq.markup.document import Template
 from seq2seq.markup.segments import SPACE, Builder, Item, text_item
 from seq2seq.text.writing import bcp47_tag
@@ -194,7 +194,7 @@ def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: st
     """Return the text of lexemes with the language attributes of translated elements changed from the source to the
     target language; they are empty if that is not known."""
     closing, parts, index = ends(lexemes), [], 0
-    change = partial(_relabelled, language_code(source), bcp47_tag(target))
+    change = partial(_relabelled, own_code(source), bcp47_tag(target))
     while index < len(lexemes):
         lexeme = lexemes[index]
         end = closing.get(index, index) if copied(lexeme, is_html) else index
@@ -208,7 +208,7 @@ def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: st
 def _relabelled(source: str, target: str, match: re.Match[str]) -> str:
     """Return an attribute, with the tag of the target language if it is `lang` of the source language."""
     value = next((value for value in match.groups()[1:] if value is not None), "")
-    if match[1].lower() not in ("lang", "xml:lang") or not value or language_code(value) != source:
+    if match[1].lower() not in ("lang", "xml:lang") or not value or own_code(value) != source:
         return match.group()
     if not target:
         return f'{match[1]}=""'

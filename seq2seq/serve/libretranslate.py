@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from starlette.requests import Request
 from starlette.responses import Response
 
-from seq2seq.languages import language_code, language_name
+from seq2seq.languages import language_name, own_code
 from seq2seq.serve import http
 from seq2seq.serve.guard import Keys
 from seq2seq.serve.http import (
@@ -176,12 +176,9 @@ class LibreTranslate:
         """The code of each language: two letters for that of a model of many languages, if it alone has them."""
         models = self._service.models
         names = models.languages()
-        counts = Counter(map(language_code, names))
+        counts = Counter(map(own_code, names))
         many = {name for model in models.translators for known in model.choices.values() for name in known}
-        return {
-            name: language_code(name) if name in many and counts[language_code(name)] == 1 else code(name)
-            for name in names
-        }
+        return {name: own_code(name) if name in many and counts[own_code(name)] == 1 else code(name) for name in names}
 
     @functools.cached_property
     def _identifier(self) -> Identifier:
@@ -279,9 +276,9 @@ class LibreTranslate:
 
 
 def code(language: str) -> str:
-    """Return a language as LibreTranslate names it: two letters, with a subtag such as a region if it has one."""
+    """Return a language as LibreTranslate names it: the shortest code, with a subtag such as a region if it has one."""
     tag = language.strip().replace("_", "-")
-    return tag if "-" in tag else language_code(language)
+    return tag if "-" in tag else own_code(language)
 
 
 def _shown(language: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from seq2seq.errors import UserError, some_of
 from seq2seq.inference.pivot import pivot_of
 from seq2seq.inference.translator import Translator
-from seq2seq.languages import language_code
+from seq2seq.languages import language_code, own_code
 from seq2seq.lines import shown_name
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.served import ServedClassifier, ServedModel, ServedTranslator, Settings, tag_of
@@ -106,7 +106,7 @@ class Models:
 
     @staticmethod
     def _sources(models: Iterable[ServedTranslator]) -> list[str]:
-        return sorted({language_code(name) for model in models for name in _names(model, "source")})
+        return sorted({own_code(name) for model in models for name in _names(model, "source")})
 
     def knows(self, language: str) -> bool:
         """Whether a model has this language, or may have it because its folder names no languages."""

@@ -214,7 +214,8 @@ class ServedTranslator(ServedModel):
         named = {}
         for side, language in (("source", source), ("target", target)):
             known = self.choices.get(side, ())
-            language = known[0] if language is None and len(known) == 1 else language
+            if language is None and "source" in self.choices and len(known) == 1:
+                language = known[0]
             if language is None and "source" in self.choices:
                 raise bad(f"name the {side} language; {self.name} has {some_of(known, 10)} (GET /v1/models)", side)
             found = languages_named(language, known) if language is not None else []

@@ -97,8 +97,8 @@ def directed(
     """Return the description and the tokenizers of a model for one direction.
 
     A classifier has no direction, and is returned unchanged. A model that was fine-tuned for one direction has that
-    where none is named. A model whose sources may begin with a
-    tag that users type (OPUS-MT) needs no target language. A model with one direction takes the names of that alone.
+    where none is named. A model whose sources may begin with a tag that users type (OPUS-MT) needs no target language.
+    A model with one direction takes the names of that alone.
 
     Args:
         model: its name, for messages.

@@ -14,9 +14,9 @@ from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import Config
 from seq2seq.config.values import Section
-from seq2seq.config.yaml_text import as_yaml
+from seq2seq.config.yaml_text import as_yaml, read_yaml
 from seq2seq.errors import some_of
-from seq2seq.languages import MEMBERS, first_part, language_code
+from seq2seq.languages import own_code
 from seq2seq.lines import shown_name
 
 
@@ -95,9 +95,14 @@ def with_license(card: str, name: str | None) -> str:
     """Return a card whose front matter has the licences of the models that this one was made from."""
     if name is None:
         return card
-    names = [one if re.fullmatch(r"[A-Za-z][\w.-]*", one) else as_yaml(one) for one in name.split(", ")]
+    names = [one if _is_plain(one) else as_yaml(one) for one in name.split(", ")]
     value = f"[{', '.join(names)}]" if len(names) > 1 else names[0]
     return card.replace("---\n", f"---\nlicense: {value}\n", 1)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether text without quotes is text in YAML too, and not a number or `null`."""
+    return re.fullmatch(r"[A-Za-z][\w.-]*", text) is not None and read_yaml(text)[0] == text
 
 
 def front_matter(
@@ -115,17 +120,11 @@ def front_matter(
     if licences := description.licences:
         values["license"] = licences if len(licences) > 1 else licences[0]
     if languages := list(values.get("language", description.languages)):
-        values["language"] = list(dict.fromkeys(map(_iso_code, languages)))
+        values["language"] = list(dict.fromkeys(map(own_code, languages)))
     if results:
         values["metrics"] = list(dict.fromkeys(score.metric for score in scores))
         values |= {"eval_results": results, "model_name": shown_name(title)}
     return f"---\n{ModelCardData(**values).to_yaml()}\n---\n"
-
-
-def _iso_code(language: str) -> str:
-    """Return the code of a language (ISO 639-1 or 639-3), as model hubs index it."""
-    code = first_part(language)
-    return code if code in MEMBERS else language_code(language)
 
 
 def _card(

@@ -35,8 +35,9 @@ def by_direction(
 ) -> dict[str, Measured]:
     """Return the figures of all directions by name, with their mean and the worst of them.
 
-    The contributions to a mean are such that their standard error is that of the mean of independent sets. Those to the
-    mean and to the worst are of all rows, so that two validations are compared row by row, whatever direction is worst.
+    The contributions to a mean are such that their standard error is that of the mean of independent sets. The mean
+    and the worst have a contribution of every row. So two validations can be compared row by row, even if another
+    direction has become the worst.
     """
     if None in found:
         return dict(found[None])

@@ -29,7 +29,7 @@ from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.text.direction import Direction, find_language
 from seq2seq.text.stored import load_tokenizers
-from seq2seq.text.tagged_tokenizer import Languages, TaggedTokenizerPair
+from seq2seq.text.tagged_tokenizer import TaggedTokenizerPair
 from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
 from seq2seq.text.trained_with import trained_with
 
@@ -124,8 +124,10 @@ class Inputs:
 
     @property
     def tagged_languages(self) -> dict[str, str]:
-        """The names of the languages of one direction by which the model has their tags, as a change of the
-        description; that of the target alone for tags that users may also type (OPUS-MT)."""
+        """The languages of a run of one direction, under the names of their tags, as a change of the description.
+
+        It has the target alone if users may type the tags (OPUS-MT), and is empty for a model without tags.
+        """
         initial = self.initial
         if self.config.task != "translation" or self.config.languages is not None or initial is None:
             return {}
@@ -168,7 +170,8 @@ def _in_directions_of(config: Config, initial: LoadedModel) -> LoadedModel:
     if own is None:
         _check_names(config.languages, initial.tokenizers)
         return initial
-    if own != Languages(**vars(config.languages), pieces=config.languages.pieces):
+    wanted = config.languages  # earlier versions gave some languages other tags, which the model keeps
+    if (own.source, own.target, own.tags) != (wanted.source, wanted.target, wanted.tags):
         ways = "write its languages and tags, or train one direction with source_language and target_language"
         raise ConfigError("config", [f"languages: the model of training.init_from has others; {ways}"])
     return initial

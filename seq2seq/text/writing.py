@@ -7,7 +7,7 @@ import functools
 import re
 import unicodedata
 
-from seq2seq.languages import known_language
+from seq2seq.languages import known_language, own_code
 from seq2seq.text.scripts import SCRIPTS_WITHOUT_SPACES
 
 # The ISO 15924 codes of the scripts that are told apart. Chinese and Japanese share one, because most letters of both
@@ -107,4 +107,4 @@ def bcp47_tag(name: str | None) -> str:
     only = scripts_of_language(code) - {"Han or kana"}  # Hans and Hant are one script there
     scripts = [part.title() for part in parts if part.lower() in _BY_TAG and {_BY_TAG[part.lower()]} != only]
     regions = [part.upper() for part in parts if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", part)]
-    return "-".join([code, *scripts[:1], *regions[:1]]) if code else ""
+    return "-".join([own_code(name), *scripts[:1], *regions[:1]]) if code else ""

@@ -29,7 +29,10 @@ METRIC_KEYS = {
 
 
 def is_standard_error(name: str, names: Container[str]) -> bool:
-    """Whether `name` is that of the standard error of another of `names`; a direction may end with `SE` too."""
+    """Whether `name` is the standard error of another of `names`, as `bleu_se` is of `bleu`.
+
+    The name of a direction may end with `SE` too.
+    """
     return name.endswith(SE) and name.removesuffix(SE) in names
 
 

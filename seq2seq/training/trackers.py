@@ -239,14 +239,12 @@ class Trackers:
             say: logs a line with a level; called from the threads.
         """
         if run.is_new:
-            try:
-                for path in (run.folder / REMOTE_RUNS, *(run.folder / TENSORBOARD).glob("events.out.tfevents.*")):
+            for path in (run.folder / REMOTE_RUNS, *(run.folder / TENSORBOARD).glob("events.out.tfevents.*")):
+                try:
                     path.unlink(missing_ok=True)
-            except OSError as error:
-                problem = (
-                    f"{error.filename}: cannot be deleted ({error.strerror}), so trackers may show an earlier start"
-                )
-                say(problem, logging.WARNING)
+                except OSError as error:
+                    problem = f"{path}: cannot be deleted ({error.strerror})"
+                    say(f"{problem}; trackers may show an earlier start", logging.WARNING)
         self._channels = [_Channel(name, run, say) for name in dict.fromkeys(names)]
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:

@@ -28,7 +28,7 @@ from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.m2m import read_m2m
 from seq2seq.interop.m2m_export import m2m_obstacles, write_m2m
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
-from seq2seq.languages import language_code
+from seq2seq.languages import own_code
 from seq2seq.store.direction import has_tag, one_direction
 from seq2seq.store.finding import CONFIG, find_model
 from seq2seq.store.model_card import front_matter, short_card
@@ -171,7 +171,7 @@ def export_argos(
     named = languages[0] or description.source_language, languages[1] or description.target_language
     if not all(named):
         raise UserError(f"{loaded.folder}: does not name its languages; give --source-language and --target-language")
-    source, target = map(language_code, named)
+    source, target = map(own_code, named)
     if odd := [code for code in (source, target) if not re.fullmatch("[a-z]{2,3}", code)]:
         raise UserError(
             f"{odd[0]!r} is not a language code such as de; name others with --source-language and --target-language"

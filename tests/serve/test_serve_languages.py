@@ -314,6 +314,26 @@ def test_the_only_language_of_a_side_needs_no_name(tmp_path):
         models.translator("en", None)
 
 
+def test_a_tag_that_texts_may_begin_with_is_not_added_unasked(tmp_path):
+    """Law: a request without a target is answered as by `s2s translate` without `--to`."""
+    make_marian(tmp_path / "opus", languages=LANGUAGES[:1])
+    models = load([tmp_path / "opus"], {"engine": "torch"}, {"device": "cpu"})
+    assert models.translator("en", None).direction == Direction()
+
+
+def test_each_language_that_is_listed_is_answered(tmp_path):
+    """Cantonese is listed under its own code, because it is not Chinese."""
+    quick_model(tmp_path / "pair")
+    config = tmp_path / "pair" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "target_language": "yue"}))
+    with serving(tmp_path / "pair") as running:
+        targets = next(one["targets"] for one in running.ask("/languages").json if one["code"] == "en")
+        assert targets == ["en", "yue"]
+        for target in targets:
+            answer = running.ask("/translate", {"q": "the house", "source": "en", "target": target})
+            assert answer.status == 200, answer.json
+
+
 def test_a_model_of_one_pair_comes_before_one_of_many(place):
     models = load([place / "nllb", place / "opus", place / "pair"], {"engine": "torch"}, {"device": "cpu"})
     assert models.translator("en", "de").name == "pair"

@@ -3,6 +3,7 @@
 import pytest
 from support.foreign_models import make_marian
 from support.multilingual_models import PAIRS, make_multilingual
+from support.our_models import make_many
 
 from seq2seq.config.corpora import DataConfig, SourceConfig
 from seq2seq.config.description import ModelDescription
@@ -13,6 +14,7 @@ from seq2seq.store.direction import choices
 from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.text.direction import Direction
+from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
 from seq2seq.workflows.convert import export_marian
 
 
@@ -72,6 +74,26 @@ def test_a_run_of_one_direction_stores_the_names_of_its_tags(family, several, tm
     changes = {"source_language": "English", "target_language": "ger"}
     inputs = opened(several, training=TrainingConfig(init_from=str(tmp_path / "many")), **changes)
     assert inputs.tagged_languages == dict(zip(changes, PAIRS[family], strict=True))
+
+
+def test_a_model_of_many_keeps_the_tags_that_it_has(several, tmp_path):
+    """Earlier versions gave Cantonese the tag of Chinese."""
+    made = load_model(make_many(tmp_path / "many", ["zh", "de"], ["de", "zh"], "source"))
+    pieces = {"yue": ">>zho<<", "de": ">>deu<<"}
+    model = made.tokenizers.source.model_bytes
+    tokenizers = tagged_pair(model, model, Languages(pieces, ("yue", "de"), ("de", "yue"), "source"))
+    save_model(tmp_path / "old", made.weights, made.description, tokenizers)
+    sides = {"source": several / "a.en", "target": several / "a.de", "from": "yue", "to": "de"}
+    corpus = SourceConfig.model_validate(sides)
+    inputs = opened(
+        several,
+        source_language=None,
+        target_language=None,
+        languages=LanguagesConfig(source=["yue", "de"], target=["de", "yue"]),
+        data=DataConfig(train=corpus, valid=corpus),
+        training=TrainingConfig(init_from=str(tmp_path / "old")),
+    )
+    assert inputs.initial.tokenizers.source.tags["yue"] == ">>zho<<"
 
 
 def test_a_model_without_tags_is_not_tuned_in_many_directions(several):

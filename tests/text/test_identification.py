@@ -87,7 +87,7 @@ def test_the_scripts_of_a_language(name, scripts):
     [
         ("German", "de"), ("deu_Latn", "de"), ("de_DE", "de-DE"), ("pt_BR", "pt-BR"), ("es_419", "es-419"),
         ("zho_Hant", "zh-Hant"), ("cmn_Hans", "zh-Hans"), ("srp_Cyrl", "sr-Cyrl"), ("zh-Hant-TW", "zh-Hant-TW"),
-        ("ast_Latn", "ast-Latn"), ("kab", "kab"), ("de_news", "de"), ("日本語", "ja"),
+        ("ast_Latn", "ast-Latn"), ("kab", "kab"), ("yue", "yue"), ("de_news", "de"), ("日本語", "ja"),
         ("Klingonisch", ""), ("xx", ""), ("?", ""), ("", ""), (None, ""),
     ],
 )  # fmt: skip

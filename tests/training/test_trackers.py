@@ -103,10 +103,13 @@ def test_a_tracker_that_fails_is_left_out_with_one_warning_and_changes_nothing(f
 def test_files_of_an_earlier_start_that_cannot_be_deleted_are_told_and_training_goes_on(noted, tmp_path, caplog):
     sound = noted("mlflow")
     (tmp_path / "run" / "trackers.json").mkdir(parents=True)
+    (earlier := tmp_path / "run" / "tensorboard" / "events.out.tfevents.1").parent.mkdir()
+    earlier.touch()
     train(tmp_path / "run", max_steps=4, trackers=["mlflow"])
     (warning,) = [line for line in told(caplog) if "cannot be deleted" in line]
     assert "trackers.json: cannot be deleted (" in warning
     assert sound.calls
+    assert not earlier.exists(), "the others are deleted"
 
 
 def test_samples_with_invalid_bytes_are_written_and_sent(noted, tmp_path, caplog):
