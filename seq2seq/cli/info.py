@@ -1,6 +1,7 @@
 """The command `s2s info`: a description of a model, and the cache of models that were converted for CTranslate2."""
 
 import hashlib
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -146,8 +147,8 @@ def _directions(tokenizers: "TokenizerPair", trained: Collection[str]) -> list[s
 
     if (languages := getattr(tokenizers, "languages", None)) is None:
         return []
-    each = [((one, two), direction_name((one, two))) for one in languages.source for two in languages.target]
-    return [name for (one, two), name in each if one != two or name in trained]
+    pairs = itertools.product(languages.source, languages.target)
+    return [name for one, two in pairs if (name := direction_name((one, two))) in trained or one != two]
 
 
 def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -312,8 +312,11 @@ def _parted(given: str, known: Collection[str]) -> tuple[str, str | None]:
 
 
 def _trained(folder: Path) -> Sequence[str] | None:
-    """Return the directions that a model was trained in; None if they are unknown, or if it may know others."""
-    from seq2seq.files import read_object
+    """Return the directions that a model was trained in; None if they are unknown, or if it may know others.
+
+    Problems of config.json are reported when the model is loaded.
+    """
+    from seq2seq.files import DamagedFile, read_object
     from seq2seq.interop.ctranslate2 import is_ctranslate2
     from seq2seq.store.direction import may_know_others
     from seq2seq.store.finding import CONFIG
@@ -321,7 +324,10 @@ def _trained(folder: Path) -> Sequence[str] | None:
 
     if is_ctranslate2(folder) or may_know_others(load_tokenizers(folder)):
         return None
-    return read_object(folder / CONFIG).get("directions", ())
+    try:
+        return read_object(folder / CONFIG).get("directions", ())
+    except DamagedFile:
+        return None
 
 
 def _target_language(folder: Path) -> str | None:

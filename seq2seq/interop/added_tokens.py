@@ -1,6 +1,6 @@
 """The added tokens of a folder of transformers, beside the pieces of its segmenter: tags of languages and others."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,10 @@ def added_tokens(folder: Path, named: Mapping[str, Any], is_fast: bool) -> dict[
         return _of_fast(folder)
     if isinstance(decoder, dict):
         entries = [(entry, id_) for id_, entry in decoder.items() if isinstance(entry, dict) and id_.isdecimal()]
-        return dict(_pairs([(entry.get("content"), int(id_)) for entry, id_ in entries]))
+        return _ids((entry.get("content"), int(id_)) for entry, id_ in entries)
     found = _of_fast(folder) if (folder / FAST_TOKENIZER).exists() else {}
     if (folder / ADDED_TOKENS).exists():
-        found |= _pairs(list(read_object(folder / ADDED_TOKENS, LARGEST_FILE).items()))
+        found |= _ids(read_object(folder / ADDED_TOKENS, LARGEST_FILE).items())
     return found
 
 
@@ -63,8 +63,8 @@ def _of_fast(folder: Path) -> dict[str, int]:
     listed = read_object(folder / FAST_TOKENIZER, LARGEST_FILE).get("added_tokens") or []
     if not isinstance(listed, list):
         raise DamagedFile(f"{FAST_TOKENIZER}: added_tokens is not a list")
-    return dict(_pairs([(entry.get("content"), entry.get("id")) for entry in listed if isinstance(entry, dict)]))
+    return _ids((entry.get("content"), entry.get("id")) for entry in listed if isinstance(entry, dict))
 
 
-def _pairs(listed: list[tuple[Any, Any]]) -> Iterator[tuple[str, int]]:
-    yield from ((content, id_) for content, id_ in listed if isinstance(content, str) and type(id_) is int)
+def _ids(listed: Iterable[tuple[Any, Any]]) -> dict[str, int]:
+    return {content: id_ for content, id_ in listed if isinstance(content, str) and type(id_) is int}

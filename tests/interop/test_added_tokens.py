@@ -55,7 +55,7 @@ def test_an_added_tag_is_a_language_of_the_model(listed, tmp_path):
 
 @pytest.mark.parametrize("family", ["m2m100", "nllb"])
 def test_an_added_tag_comes_in_addition_to_the_usual_languages(family, tmp_path):
-    """Such as a folder has them that an earlier version of transformers wrote after a language was added."""
+    """Earlier versions of transformers wrote such a folder after a language was added."""
     make_multilingual(tmp_path, family)
     usual = load_model(tmp_path).tokenizers.source
     name, tag = {"m2m100": ("quz", "__quz__"), "nllb": ("tyv_Cyrl", "tyv_Cyrl")}[family]
@@ -71,7 +71,7 @@ def test_an_added_tag_comes_in_addition_to_the_usual_languages(family, tmp_path)
 
 
 def test_the_lists_count_in_the_order_of_transformers(tmp_path):
-    """That of tokenizer_config.json first; a tokenizer.json beside it has no effect on Marian."""
+    """The list of tokenizer_config.json comes first; a tokenizer.json beside it has no effect on Marian."""
     tokenizer = with_tokens(tmp_path, [">>fra<<"])
     (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": [{"id": 0, "content": "</s>"}]}))
     source = load_model(tmp_path).tokenizers.source

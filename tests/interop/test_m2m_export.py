@@ -46,7 +46,7 @@ def folders(tmp_path_factory):
 
 
 def test_languages_are_written_under_the_names_of_their_tags(folders, tmp_path):
-    """Also those of a model of an earlier version, which has them as a configuration named them."""
+    """This holds for a model of an earlier version too, which stores the names of a configuration."""
     ours = load_model(folders / "theirs")
     named = {"source_language": "English", "target_language": "ger"}
     save_model(tmp_path / "ours", ours.weights, ours.description.model_copy(update=named), ours.tokenizers)

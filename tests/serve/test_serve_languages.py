@@ -306,7 +306,7 @@ def test_auto_needs_no_language_where_the_target_has_one_source(place, tmp_path)
 
 
 def test_the_only_language_of_a_side_needs_no_name(tmp_path):
-    """As `s2s translate` needs none, for it."""
+    """`s2s translate` needs no name for it either."""
     make_many(tmp_path / "many", ["en"], ["de", "fr"], "both")
     models = load([tmp_path / "many"], {"engine": "torch"}, {"device": "cpu"})
     assert models.translator(None, "fr").direction == Direction("en", "fr")

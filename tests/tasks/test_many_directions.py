@@ -203,6 +203,15 @@ def test_info_lists_a_language_into_itself_where_that_was_trained(tmp_path, capf
         assert [first for first, *_ in found] == trained
 
 
+def test_a_damaged_description_is_one_line_of_bleu(run, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(run.parent)
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "best" / "config.json").write_text("{")
+    assert main(["bleu", "--model", str(tmp_path / "run")]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "config.json is not JSON" in line
+
+
 def test_a_mean_has_the_directions_of_its_members(run, tmp_path):
     """In the order of the members, without those of weight 0."""
     description, members = load_model(run).description, []
