@@ -6,6 +6,7 @@ Shapes: B sentences, N hypotheses per sentence, R = B * N rows (those of a sente
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -104,6 +105,10 @@ class Hypothesis:
     """`normalized_score` of the hypothesis, by which hypotheses are ranked."""
     finished: bool
     """Whether the model ended it; otherwise it was cut off at the length limit."""
+
+
+NO_HYPOTHESIS = Hypothesis((), -math.inf, -math.inf, False)
+"""Result of a search whose rules forbid every continuation."""
 
 
 def normalized_score(log_prob: float, length: int, length_penalty: float) -> float:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import SearchConfig
-from seq2seq.search.base import Hypothesis, Sentence, StepModel
+from seq2seq.search.base import NO_HYPOTHESIS, Hypothesis, Sentence, StepModel
 from seq2seq.search.candidates import largest_candidates
 from seq2seq.search.loop import SearchLoop
 
@@ -112,5 +112,4 @@ class _BeamSearch(SearchLoop):
     def _result(self, sentence: int, ids: np.ndarray, log_probs: np.ndarray) -> list[Hypothesis]:
         rows = zip(ids, log_probs.tolist(), strict=True)
         live = [self.hypothesis(row, log_prob, finished=False) for row, log_prob in rows if log_prob > -math.inf]
-        nothing = [Hypothesis((), -math.inf, -math.inf, False)]  # the rules forbade every continuation
-        return [*self._finished[sentence], *live][: self.config.n_best] or nothing
+        return [*self._finished[sentence], *live][: self.config.n_best] or [NO_HYPOTHESIS]

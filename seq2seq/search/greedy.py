@@ -3,6 +3,7 @@
 Shapes as in `base`.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import SearchConfig
 from seq2seq.runtime import on_cpu
-from seq2seq.search.base import Hypothesis, Sentence, StepModel
+from seq2seq.search.base import NO_HYPOTHESIS, Hypothesis, Sentence, StepModel
 from seq2seq.search.candidates import largest_candidates
 from seq2seq.search.loop import SearchLoop
 
@@ -106,6 +107,9 @@ class _IndependentRows(SearchLoop):
     def _result(self, rows: np.ndarray, log_probs: np.ndarray) -> list[Hypothesis]:
         found = []
         for ids, log_prob in zip(rows, log_probs.tolist(), strict=True):
+            if log_prob == -math.inf:  # an id was chosen where all were forbidden
+                found.append(NO_HYPOTHESIS)
+                continue
             (ends,) = (ids == self.eos_id).nonzero()
             found.append(self.hypothesis(ids[: ends[0]] if len(ends) else ids, log_prob, len(ends) > 0))
         return sorted(found, key=lambda hypothesis: -hypothesis.score)

@@ -219,11 +219,25 @@ def test_ngram_rule_forbids_exactly_what_repeats():
     assert (logits == -math.inf).nonzero().tolist() == [[0, 6], [0, 7]]
 
 
-def test_rules_that_leave_nothing_give_an_empty_hypothesis():
+@pytest.mark.parametrize("renormalize", [False, True])
+@pytest.mark.parametrize(
+    ("how", "count"),
+    [(dict(beam_size=2), 1), (dict(beam_size=1), 1), (dict(sample=True, n_best=2), 2), (dict(sample=True, top_k=2), 1)],
+)
+def test_rules_that_leave_nothing_give_an_empty_hypothesis(how, count, renormalize):
     model = TableModel(0, vocab_size=4, suppressed=(START, 2, 3))
-    (hypotheses,) = beam_search(model, [Sentence([5])], config(beam_size=2, min_length=3))
-    assert [hypothesis.ids for hypothesis in hypotheses] == [()]
-    assert not hypotheses[0].finished
+    asked = config(**how, min_length=3, renormalize=renormalize)
+    (hypotheses,) = search(model, [Sentence([5])], asked)
+    assert [hypothesis.ids for hypothesis in hypotheses] == [()] * count
+    assert not any(hypothesis.finished for hypothesis in hypotheses)
+
+
+@pytest.mark.parametrize("how", [dict(beam_size=1), dict(sample=True)])
+def test_rules_that_leave_nothing_after_some_ids_do_so_in_each_search(how):
+    """Two ids may be generated, each of them once, and the end comes after three at the earliest."""
+    model, once = TableModel(0, vocab_size=4, suppressed=(START,)), dict(no_repeat_ngram=1, min_length=3)
+    (expected,) = beam_search(model, [Sentence([5])], config(beam_size=1, **once))
+    assert search(model, [Sentence([5])], config(**how, **once)) == [expected]
 
 
 def test_suppressed_ids_are_put_on_the_device_once(monkeypatch):
