@@ -92,6 +92,9 @@ def completed(
 
     An item whose worker dies is tried again; after `MOST_DEATHS` deaths its error is `WorkerDied`. The other items are
     not affected.
+
+    Raises:
+        RunError: the executor has ended.
     """
     waiting = deque(items)
     deaths: Counter[Item] = Counter()
@@ -102,6 +105,8 @@ def completed(
             running[workers.executor.submit(work, item)] = item
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
+            if future.cancelled():
+                raise RunError("the executor has ended, such as the scheduler of a cluster; the same command continues")
             item, error = running.pop(future), future.exception()
             has_died = isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker"  # ours, or Dask's
             deaths[item] += has_died

@@ -220,16 +220,23 @@ def check_pairs(folder: Path, counts: "PartCounts") -> None:
 
 
 def _estimate(prepared: "Prepared", workers: int) -> None:
+    from seq2seq.workflows.parts import written_parts
+
+    whole, num_parts = prepared.num_lines * len(prepared.job.models), prepared.job.num_parts
+    made, lines = written_parts(prepared.job.folder, num_parts)
+    there = f", of which {made:,} {'is' if made == 1 else 'are'} there" if made else ""
+    click.echo(f"{counted(whole, 'line')} in {counted(num_parts, 'part')}{there}; nothing is written")
+    if made == num_parts:
+        return
     seconds, done = prepared.job.seconds_per_line()
-    whole = prepared.num_lines * len(prepared.job.models)
-    click.echo(f"{counted(whole, 'line')} in {counted(prepared.job.num_parts, 'part')}; nothing is written")
     if not done:
         click.echo("the first part has no line to translate, so the time is not known")
         return
-    minutes = seconds * whole / 60
+    minutes = seconds * (whole - lines) / 60
+    rest = " for the others" if made else ""
     others = f", with {workers} workers that share the CPUs" if workers > 1 else ""
     click.echo(
-        f"{1 / seconds:,.1f} lines per second over {counted(done, 'line')}: about {minutes:,.1f} minutes{others}"
+        f"{1 / seconds:,.1f} lines per second over {counted(done, 'line')}: about {minutes:,.1f} minutes{rest}{others}"
     )
 
 

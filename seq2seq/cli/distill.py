@@ -114,8 +114,6 @@ def _check_usage(teachers: Sequence[Path], config: Path) -> None:
     """Refuse arguments that are not teachers and a configuration."""
     if not teachers:
         raise click.UsageError("name one or more TEACHERs, and then CONFIG, a YAML file")
-    if len({teacher.resolve() for teacher in teachers}) < len(teachers):
-        raise click.UsageError("a TEACHER is given twice; name each once")
     if config.is_dir():
         raise click.UsageError(f"{config} is a folder; name CONFIG, a YAML file, after the TEACHERs")
     options.check_executor_options()

@@ -46,9 +46,9 @@ def corpus_of_files(files: Sequence[Path], source_language: str | None, target_l
         first, *others = _sides(first, texts, (source_language, target_language))
     for path in (first, *others):
         open_bytes(path).close()  # raises if it cannot be read
-    if len(others) == 1:
+    kind, *kinds = (path.name.lower().removesuffix(".gz").rpartition(".")[2] for path in (first, *others))
+    if len(others) == 1 and not {kind, *kinds} & set(KINDS):
         return SourceConfig(source=first, target=others[0])
-    kind = first.name.lower().removesuffix(".gz").rpartition(".")[2]
     if others or kind not in KINDS:
         raise DataError(
             f"{' '.join(map(str, files))}: not a corpus; give two text files SOURCE and TARGET, or one .tsv, .csv, "

@@ -29,6 +29,11 @@ def part_path(folder: Path, number: int) -> Path:
     return folder / f"part-{number:05}.jsonl.gz"
 
 
+def facts_path(part: Path) -> Path:
+    """Return the path of the facts of a part, such as its counts and digest."""
+    return part.with_name(part.name.removesuffix(".jsonl.gz") + ".json")
+
+
 def parts_file(folder: Path) -> Path:
     """Return the path of the description of a folder of parts; its name is that of the command that made the folder."""
     return next(filter(Path.is_file, (folder / FILTER_FILE, folder / PARTS_FILE)), folder / PARTS_FILE)
@@ -53,7 +58,7 @@ class Parts(Source):
     """The pairs of a finished folder, in order.
 
     Raises:
-        DataError: the folder is not finished, or a part cannot be read.
+        DataError: the folder is not finished, or a part cannot be read or is not the one that was written.
     """
 
     def __init__(self, folder: Path, columns: "Columns", weight: float, cache: Path | None):
@@ -72,6 +77,10 @@ class Parts(Source):
         self.tag = options.get("tag") if isinstance(options, dict) else None
         paths = [part_path(folder, number) for number in range(counts["parts"])]
         self._parts = [JsonLines(path, columns, weight, cache) for path in paths]
+        for path, part in zip(paths, self._parts, strict=True):
+            if part.sha256 != _written(path).get("sha256", part.sha256):
+                remedy = f"delete it, and run the same s2s {file.stem} command again"
+                raise DataError(f"{path}: is not the file that was written with {facts_path(path).name}; {remedy}")
         self.name, self.weight, self.size = str(folder), weight, None
         self.fingerprint = combined_fingerprint("parts", *(part.fingerprint for part in self._parts))
 
@@ -90,6 +99,14 @@ class Parts(Source):
                 yield replace(chunk, first=chunk.first + before, parse=parse, end=[number, chunk.end, before])
                 count = chunk.end[0]
             before, inner = before + count, None
+
+
+def _written(part: Path) -> Mapping[str, Any]:
+    """Return the facts of a part; empty if they were not copied with it."""
+    try:
+        return read_object(facts_path(part))
+    except DamagedFile:
+        return {}
 
 
 def _parse_part(

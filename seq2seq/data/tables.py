@@ -211,7 +211,8 @@ class JsonLines(_LineFile):
         super().__init__(path, columns, weight, cache)
         self._columns = columns = self._fitting(columns)
         soft = (columns.labels,) if columns.labels else ()
-        self.fingerprint = combined_fingerprint("jsonl", self._facts[0].sha256, columns.given, columns.defaults, *soft)
+        self.sha256 = self._facts[0].sha256
+        self.fingerprint = combined_fingerprint("jsonl", self.sha256, columns.given, columns.defaults, *soft)
         next(iter(self), None)  # a wrong file or column is found before anything heavy starts
 
     def _fitting(self, columns: Columns) -> Columns:

@@ -4,19 +4,21 @@ The state of the work is these files alone: whatever dies and however often the 
 the same bytes. `workflows.augment` and `workflows.filter` plan shards, and workers write their parts.
 """
 
+import contextlib
 import gzip
 import hashlib
 import io
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seq2seq import atomic
 from seq2seq.config.values import PARTS_FILE
-from seq2seq.data.parts import part_path
+from seq2seq.data.parts import facts_path, part_path
 from seq2seq.errors import RunError, UserError, counted, reason, shown, some_of
 from seq2seq.executors import Workers, completed
 from seq2seq.files import DamagedFile, json_text, read_object, record, verify
@@ -27,6 +29,7 @@ from seq2seq.store.finding import listed_files
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
+LOCK = ".lock"
 LEVEL = 6  # of compression
 MOST_NAMED = 3  # differences in a message
 SHARD_LINES = 20_000  # of a part, unless another number is given
@@ -70,7 +73,7 @@ def write_part(
     path = part_path(folder, number)
     content = packed.getvalue()
     facts = {**asdict(counts), "sha256": hashlib.sha256(content).hexdigest(), "size": len(content), **notes}
-    atomic.write_file(_facts_path(path), json_text(facts).encode())
+    atomic.write_file(facts_path(path), json_text(facts).encode())
     atomic.write_file(path, content)
     return facts
 
@@ -81,7 +84,7 @@ def finished_part(folder: Path, number: int) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        facts = read_object(_facts_path(path))
+        facts = read_object(facts_path(path))
         verify(path, facts)
         PartCounts().add(facts)
     except (DamagedFile, KeyError, TypeError, AttributeError) as error:
@@ -92,10 +95,13 @@ def finished_part(folder: Path, number: int) -> dict[str, Any] | None:
     return facts
 
 
+@contextlib.contextmanager
 def open_parts(
     folder: Path, identity: Mapping[str, Any], told: Mapping[str, str], file: str = PARTS_FILE
-) -> dict[str, Any]:
-    """Create a folder for work of this identity, or check that an existing one has it; return its description.
+) -> Iterator[dict[str, Any]]:
+    """Create a folder for work of this identity, or check that an existing one has it; yield its description.
+
+    In the block, no other process of this machine can open the folder.
 
     Args:
         folder: the folder.
@@ -105,16 +111,21 @@ def open_parts(
         file: name of the description in the folder.
 
     Raises:
-        UserError: the folder has something else, or work of another identity.
+        UserError: the folder has something else, or work of another identity, or another process has it open.
     """
-    if folder.is_dir():
-        atomic.remove_leftovers(folder)
-    description = find_parts(folder, identity, told, file)
-    if description is None:
-        folder.mkdir(parents=True, exist_ok=True)
-        description = {"format": FORMAT, **identity}
-        atomic.write_file(folder / file, json_text(description).encode())
-    return description
+    find_parts(folder, identity, told, file)  # before a lock file is made in it
+    is_new = not folder.is_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        if is_new or os.access(folder, os.W_OK):  # what is finished may be read-only
+            if not stack.enter_context(atomic.locked(folder / LOCK, wait=False)):
+                raise UserError(f"{folder}: another process writes into it; wait for it, or name another folder")
+            atomic.remove_leftovers(folder)
+        description = find_parts(folder, identity, told, file)
+        if description is None:
+            description = {"format": FORMAT, **identity}
+            atomic.write_file(folder / file, json_text(description).encode())
+        yield description
 
 
 def find_parts(
@@ -167,6 +178,16 @@ def _differences(there: Any, here: Any, told: Mapping[str, str], name: str = "")
     elif there != here:
         phrase = f"{name} {shown(there)} there, {shown(here)} here"
         yield phrase if there is None or here is None else told.get(name, phrase)
+
+
+def written_parts(folder: Path, num_parts: int) -> tuple[int, int]:
+    """Return the number of parts that are there, and that of their lines; nothing is changed."""
+    found = []
+    for number in range(num_parts):
+        with contextlib.suppress(DamagedFile):
+            if (path := part_path(folder, number)).exists():
+                found.append(read_object(facts_path(path)).get("lines"))
+    return len(found), sum(lines for lines in found if isinstance(lines, int))
 
 
 def make_parts(
@@ -260,7 +281,3 @@ def folder_record(folder: Path) -> str:
         paths = [path for path in paths if path.name in {*listed, CALIBRATION}]
     found = [(path.name, record(path)["sha256"]) for path in paths]
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
-
-
-def _facts_path(path: Path) -> Path:
-    return path.with_name(path.name.removesuffix(".jsonl.gz") + ".json")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Executor, Future
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from support.cluster import cluster
 
 from seq2seq.errors import DataError, MissingDependency, RunError, UserError
-from seq2seq.executors import MOST_DEATHS, WorkerDied, completed, open_workers
+from seq2seq.executors import MOST_DEATHS, WorkerDied, Workers, completed, open_workers
 
 needs_kill = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs SIGKILL")
 
@@ -47,6 +48,26 @@ def assert_only_three_fails(found: dict, error: type[Exception]) -> None:
 
 def test_an_item_that_fails_does_not_stop_the_others():
     assert_only_three_fails(outcomes("local", 1), DataError)
+
+
+class Ended(Executor):
+    """A cluster whose scheduler ends: the tasks that run are cancelled."""
+
+    def submit(self, work, /, *arguments, **named) -> Future:
+        future: Future = Future()
+        if arguments == (2,):
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        else:
+            future.set_result(work(*arguments))
+        return future
+
+
+def test_an_executor_that_ends_is_one_line():
+    outcomes = completed(squared, range(3), Workers(Ended(), 1))
+    assert [next(outcomes), next(outcomes)] == [(0, 0), (1, 1)]
+    with pytest.raises(RunError, match=r"the executor has ended, .*; the same command continues"):
+        next(outcomes)
 
 
 @pytest.mark.slow

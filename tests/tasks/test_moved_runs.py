@@ -44,9 +44,9 @@ def write_all(seed: int = 1, models: tuple[str, ...] = ("model",)) -> None:
     Path("more.tmx").write_text(TMX.format(*rows[0]))
     shutil.rmtree("parts", ignore_errors=True)
     counts = PartCounts(len(rows), len(rows))
-    description = open_parts(Path("parts"), {"languages": {"source": "en", "target": "de"}}, {})
-    write_part(Path("parts"), 0, [{"source": one, "target": other} for one, other in rows], counts)
-    finish_folder(Path("parts"), description, 1, counts)
+    with open_parts(Path("parts"), {"languages": {"source": "en", "target": "de"}}, {}) as description:
+        write_part(Path("parts"), 0, [{"source": one, "target": other} for one, other in rows], counts)
+        finish_folder(Path("parts"), description, 1, counts)
     for name in models:
         make_ours(Path(name), shared=seed == 1, seed=seed)
 

@@ -23,13 +23,12 @@ from seq2seq.cli import main
 from seq2seq.config import file as config_file
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.sources import open_pairs
-from seq2seq.errors import DataError, UserError
+from seq2seq.errors import DataError
 from seq2seq.evaluation.selection import consensus, nearest
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.store.calibration import ConfidenceMap, read_calibration, write_calibration
 from seq2seq.workflows.augment.job import opened
 from seq2seq.workflows.augment.shards import plan
-from seq2seq.workflows.parts import open_parts
 
 __all__ = ["folder"]  # a fixture
 
@@ -345,12 +344,3 @@ def test_each_changed_byte_of_the_text_is_noticed(whole):
                 continue
             failing += 1
         assert failing
-
-
-def test_another_identity_is_refused_with_the_difference(tmp_path):
-    open_parts(tmp_path / "made", {"options": {"beam_size": 4, "seed": 1}, "texts": ["a"]}, {})
-    open_parts(tmp_path / "made", {"options": {"beam_size": 4, "seed": 1}, "texts": ["a"]}, {})
-    with pytest.raises(
-        UserError, match=r"options.beam_size 4 there, 5 here; name another folder, or repeat that command"
-    ):
-        open_parts(tmp_path / "made", {"options": {"beam_size": 5, "seed": 1}, "texts": ["a"]}, {})

@@ -136,6 +136,16 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     for more in ((), ("--dry-run",)):
         assert main([*arguments, "--beam-size", "2", *more]) == 2
         assert "pairs: was made by another command: options.beam_size null there, 2 here" in capsys.readouterr().err
+    assert main([*arguments, "--dry-run"]) == 0
+    assert capsys.readouterr().out == "3 lines in 1 part, of which 1 is there; nothing is written\n"
+    assert main([*arguments[:-1], "narrow", "--shard-lines", "1"]) == 2
+    Path("narrow/part-00001.jsonl.gz").unlink()
+    capsys.readouterr()
+    assert main([*arguments[:-1], "narrow", "--shard-lines", "1", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("3 lines in 3 parts, of which 2 are there; nothing is written\n")
+    assert said.endswith(" minutes for the others\n")
+    shutil.rmtree("narrow")
     assert main([*arguments[:-1], "narrow", "--beam-size", "2"]) == 2
     capsys.readouterr()
     for more in ((), ("--dry-run",)):

@@ -34,10 +34,10 @@ def write_text(name: str, number: int) -> None:
 
 def write_pairs(folder: Path) -> dict[str, str]:
     """Write two parts of pairs, and return the facts about them that a step keeps."""
-    description = open_parts(folder, {"languages": {"source": "en", "target": "de"}}, {})
-    for number in range(2):
-        write_part(folder, number, [{"source": "a", "target": "b"}], PartCounts(1, 1))
-    finish_folder(folder, description, 2, PartCounts(2, 2))
+    with open_parts(folder, {"languages": {"source": "en", "target": "de"}}, {}) as description:
+        for number in range(2):
+            write_part(folder, number, [{"source": "a", "target": "b"}], PartCounts(1, 1))
+        finish_folder(folder, description, 2, PartCounts(2, 2))
     return {"description": record(folder / PARTS_FILE)["sha256"]}
 
 
@@ -102,6 +102,20 @@ def identity_of_pairs() -> dict[str, Any]:
     return dict(prepare(student()._wanted_pairs()).identity)
 
 
+def test_pairs_are_the_same_if_their_teacher_is_moved_out_of_its_run_meanwhile(project):
+    """The lines of the sets of that run are left out too."""
+    shutil.move("teacher", "runs/old/best")
+    write_text("other.en", 5)
+    write_text("other.de", 6)
+    Path("runs/old/config.yaml").write_text(CONFIG.replace("valid.", "other."))
+    shutil.copytree("runs/old/best", "alone")
+    Path("out").mkdir()
+    inside = prepare(student(teacher="runs/old")._wanted_pairs())
+    assert prepare(student(teacher="alone")._wanted_pairs()).identity == inside.identity
+    for number in (2, 5, 6):
+        assert f"amanhas{number}dogs" in inside.job.held_out
+
+
 def test_a_project_that_was_moved_has_the_same_student_and_pairs(project, monkeypatch):
     before = student()._identity(), identity_of_pairs()
     assert str(project) not in str(before)
@@ -111,9 +125,10 @@ def test_a_project_that_was_moved_has_the_same_student_and_pairs(project, monkey
 
 
 def test_teachers_do_not_read_the_tag_of_back_translations(project):
-    open_parts(Path("back"), {"options": {"tag": "<back>"}, "languages": {"source": "en", "target": "de"}}, {})
-    write_part(Path("back"), 0, [{"source": "<back> A dog.", "target": "Ein Hund."}], PartCounts(1, 1))
-    finish_folder(Path("back"), read_object(Path("back", PARTS_FILE)), 1, PartCounts(1, 1))
+    identity = {"options": {"tag": "<back>"}, "languages": {"source": "en", "target": "de"}}
+    with open_parts(Path("back"), identity, {}) as description:
+        write_part(Path("back"), 0, [{"source": "<back> A dog.", "target": "Ein Hund."}], PartCounts(1, 1))
+        finish_folder(Path("back"), description, 1, PartCounts(1, 1))
     Path("out").mkdir()
     source, *_ = student(data__train="[{source: train.en, target: train.de}, {jsonl: back}]")._wanted_pairs().texts
     assert gzip.decompress(source.read_bytes()).decode() == "A man has 2 dogs.\nA dog.\n"
@@ -174,7 +189,8 @@ class Interrupted(Exception):
 def test_a_step_that_is_stopped_when_it_is_done_again_is_left(project, monkeypatch):
     """Later steps are left too, because their results are those of an earlier student."""
     first = student()
-    description = open_parts(first.folder, first._identity(), {}, RESULT)
+    with open_parts(first.folder, first._identity(), {}, RESULT) as description:
+        pass
     results = {name: {} for name in STEPS} | {"augment": write_pairs(Path("out/pairs"))}
     (first.folder / RESULT).write_text(json.dumps({**description, "steps": results}))
     for folder in ("out/int8", "out/pairs"):

@@ -61,6 +61,8 @@ MISTAKES = {
     "one text": (["en"], "en: not a corpus; give two text files SOURCE and TARGET, or one .tsv, .csv, .jsonl, .tmx or "
                  ".zip"),
     "three texts": (["en", "de", "short"], "en de short: not a corpus"),
+    "two tables": (["short.tsv", "short.tsv"], "short.tsv short.tsv: not a corpus; give two text files"),
+    "a text and a table": (["en", "short.tsv"], "en short.tsv: not a corpus; give two text files"),
     "texts with labels": (["labels.tsv"], "labels.tsv: texts with labels, not pairs"),
     "a short row": (["short.tsv"], "short.tsv: line 2 has 1 column instead of"),
     "other columns": (["names.jsonl", "--from", "en", "--to", "de"], "names.jsonl: line 1: no column 'en'; it "
@@ -96,7 +98,7 @@ def test_another_command_is_refused_with_the_difference(made, monkeypatch, capsy
     assert "kept: was made by another command: options.max_ratio 3.0 there, 2.0 here" in capsys.readouterr().err
     Path("de").write_text("".join(f"{line}\n" for line in GERMAN[::-1] * 20))
     assert main(["filter", "en", "de", "-o", "kept"]) == 2
-    assert "kept: was made by another command: en has other lines than there; name" in capsys.readouterr().err
+    assert "kept: was made by another command: en or de has other lines than there; name" in capsys.readouterr().err
     Path("de").write_text("".join(f"{line}\n" for line in GERMAN * 20))
 
 

@@ -6,7 +6,7 @@
 import functools
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,8 @@ class Request:
     base: Path | None = None
     """A folder that may be moved: texts in it are named by their relative path, and others by their file name, so that
     the pairs are the same wherever they are."""
+    has_sets_of_runs: bool = True
+    """Whether lines of the validation and test sets of the models' runs are left out too."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,6 @@ def augment(
         UserError: the folder has something else.
     """
     job = prepared.job
-    description = open_parts(job.folder, prepared.identity, prepared.told)
     job = replace(job, loading=sharing(job.loading, workers))
     if workers > 1 or where != LOCAL:
         opened.cache_clear()  # frees the memory of the models that the checks opened
@@ -165,9 +166,10 @@ def augment(
             engines[number // len(job.shards)][facts["engine"]] += 1
         report(number, facts)
 
-    with open_workers(where, workers) as running:
-        counts = make_parts(job.folder, functools.partial(make_part, job), job.num_parts, running, note_engine)
-    finish_folder(job.folder, description, job.num_parts, counts)
+    with open_parts(job.folder, prepared.identity, prepared.told) as description:
+        with open_workers(where, workers) as running:
+            counts = make_parts(job.folder, functools.partial(make_part, job), job.num_parts, running, note_engine)
+        finish_folder(job.folder, description, job.num_parts, counts)
     for several in engines.values():
         if len(several) > 1:
             made = " and ".join(f"{counted(count, 'part')} with {engine}" for engine, count in sorted(several.items()))
@@ -211,16 +213,21 @@ def _checked_languages(job: AugmentJob, request: Request) -> dict[str, str | Non
     return {"source": source, "target": target}
 
 
-def _held_out(request: Request) -> Iterator[str]:
-    """Yield the lines of `request.held_out`, and both sides of the validation and test sets of the models' runs.
+def texts_of_runs(models: Iterable[Path]) -> Iterator[str]:
+    """Yield both sides of the validation and test sets of the runs that models belong to.
 
     Both sides, because a model of many directions may translate from the language of the targets.
     """
-    for path in request.held_out:
-        yield from read_lines(path)
-    for model in request.models:
+    for model in models:
         if run := run_of_model(find_model(model)):
             yield from _texts_of_sets(run / RUN_CONFIG)
+
+
+def _held_out(request: Request) -> Iterator[str]:
+    for path in request.held_out:
+        yield from read_lines(path)
+    if request.has_sets_of_runs:
+        yield from texts_of_runs(request.models)
 
 
 def _warn_of_unknown_sets(request: Request) -> None:

@@ -9,8 +9,9 @@ import gzip
 import io
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
 from seq2seq.workflows.augment.checks import check_language, check_lines
 from seq2seq.workflows.augment.job import Recipe, models_stay_open
-from seq2seq.workflows.augment.request import Request, augment, prepare
+from seq2seq.workflows.augment.request import Request, augment, prepare, texts_of_runs
 from seq2seq.workflows.augment.shards import Shard, TextFacts, plan
 from seq2seq.workflows.distill.figures import RESULT
 from seq2seq.workflows.distill.measured import measure, page
@@ -97,6 +98,8 @@ class Student:
         self.licences: dict[str, str] = {}  # of the teachers
         self.source_language: str | None = None  # that of the config, or of the first teacher that names it
         self.teachers = [find_model(teacher, "translation").resolve() for teacher in request.teachers]
+        if len(set(self.teachers)) < len(self.teachers):
+            raise UserError("a TEACHER is given twice; name each once")
         self.config = config_file.load(request.config, request.overrides)
         if self.config.task != "translation":
             raise UserError(f"{request.config}: a classifier is not a student of a translation model")
@@ -135,7 +138,12 @@ class Student:
             remedy = "give text in this language, or --force"
             check_lines(self.request.texts)
             check_language(self._planned_texts[1], self.source_language, "the student", remedy)
-        description = open_parts(self.folder, self._identity(), self._told(), RESULT)
+        with open_parts(self.folder, self._identity(), self._told(), RESULT) as description:
+            self._take_steps(description, report)
+        return description
+
+    def _take_steps(self, description: dict[str, Any], report: Callable[[int, Mapping[str, Any]], None]) -> None:
+        """Take the steps that are left, and note each in `distill.json`, whose content is `description`."""
         done = description.setdefault("steps", {})
         steps: dict[str, Callable[[], dict[str, Any] | None]] = {
             "augment": lambda: self._augment(report),
@@ -163,7 +171,6 @@ class Student:
                 break
             done[name] = result
             note()
-        return description
 
     def _is_left(self, done: Mapping[str, Any]) -> dict[str, bool]:
         """Return by step whether it is to be done; `done` contains the results of those that were.
@@ -283,8 +290,9 @@ class Student:
         """Return the request for the pairs, whose texts are in the folder then."""
         request, data = self.request, self.config.data
         source, held_out = self.folder / "source.txt.gz", self.folder / "held_out.txt.gz"
-        self._write_sources(source, data.train)
-        self._write_sources(held_out, [data.valid, *data.test.values()])
+        self._write_lines(source, self._sources(data.train))
+        own_sets = self._sources([data.valid, *data.test.values()])
+        self._write_lines(held_out, chain(own_sets, texts_of_runs(self.teachers)))
         return Request(
             tuple(self.teachers),
             (source, *(text.resolve() for text in request.texts)),
@@ -292,21 +300,25 @@ class Student:
             Recipe("forward"),
             self.loading,
             held_out=(held_out,),
+            has_sets_of_runs=False,  # they are in the file, and a teacher may be moved out of its run
             shard_lines=request.shard_lines,
             base=self.folder,
             is_forced=True,  # `make` has checked the languages of the texts
         )
 
-    def _write_sources(self, path: Path, sources: Iterable[Any]) -> None:
-        """Write the source lines of corpora, unless the file is there."""
+    def _sources(self, corpora: Iterable[SourceConfig]) -> Iterator[str]:
+        languages = self.config.source_language or "", self.config.target_language or ""
+        opened = (open_pairs(corpus, *languages).untagged() for corpus in corpora)  # teachers do not know the tag
+        return (pair.source for pair in chain.from_iterable(opened))
+
+    def _write_lines(self, path: Path, texts: Iterable[str]) -> None:
+        """Write a line for each text, unless the file is there."""
         if path.exists():
             return
-        languages = self.config.source_language or "", self.config.target_language or ""
         packed = io.BytesIO()
         with gzip.GzipFile("", "wb", 6, packed, mtime=0) as stream:
-            for source in sources:
-                for pair in open_pairs(source, *languages).untagged():  # teachers do not know the tag
-                    stream.write(f"{as_one_line(pair.source)}\n".encode("utf-8", "replace"))
+            for text in texts:
+                stream.write(f"{as_one_line(text)}\n".encode("utf-8", "replace"))
         atomic.write_file(path, packed.getvalue())
 
     def student_config(self) -> Config:

@@ -164,7 +164,7 @@ def prepare(request: FilterRequest) -> PreparedFilter:
     selection = {"keep": request.keep, "max_score": request.max_score, "difference": request.difference}
     given = [model for model in (request.model, request.reverse) if model is not None]
     told = {f"models.{index}": other_model(model) for index, model in enumerate(given)}
-    told["corpus.sha256"] = other_lines(corpus.name)
+    told["corpus.sha256"] = other_lines(" or ".join(shown_name(str(path)) for path in request.files))
     return PreparedFilter(job, identity, selection, num_lines, told, tuple(_notes(request, languages)))
 
 
@@ -186,18 +186,18 @@ def filter_corpus(
         UserError: the folder has something else.
     """
     job, num_parts = prepared.job, len(prepared.job.shards)
-    description = open_parts(job.folder, prepared.identity, prepared.told, FILTER_FILE)
     scores = job.folder / SCORES
-    scores.mkdir(exist_ok=True)
-    atomic.remove_leftovers(scores)
-    job = replace(job, loading=sharing(job.loading, workers))
-    if workers > 1 or where != LOCAL:
-        opened_scorers.cache_clear()  # frees the memory of the models that the checks opened
-    with open_workers(where, workers) as running:
-        make_parts(scores, functools.partial(score_part, job), num_parts, running, report)
-        threshold = _threshold(job, prepared.selection)
-        counts = _select(job, description, prepared.selection, threshold, running)
-    finish_folder(job.folder, description, num_parts, counts, FILTER_FILE)
+    with open_parts(job.folder, prepared.identity, prepared.told, FILTER_FILE) as description:
+        scores.mkdir(exist_ok=True)
+        atomic.remove_leftovers(scores)
+        job = replace(job, loading=sharing(job.loading, workers))
+        if workers > 1 or where != LOCAL:
+            opened_scorers.cache_clear()  # frees the memory of the models that the checks opened
+        with open_workers(where, workers) as running:
+            make_parts(scores, functools.partial(score_part, job), num_parts, running, report)
+            threshold = _threshold(job, prepared.selection)
+            counts = _select(job, description, prepared.selection, threshold, running)
+        finish_folder(job.folder, description, num_parts, counts, FILTER_FILE)
     return Filtered(counts, threshold)
 
 
