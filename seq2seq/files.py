@@ -35,15 +35,27 @@ def verify(path: Path, recorded: Mapping[str, str | int]) -> None:
     Raises:
         DamagedFile: it is missing, or its size or content changed.
     """
-    check_regular(path)
+    verify_size(path, recorded)
     try:
-        size = path.stat().st_size
-        if size != recorded["size"]:
-            raise DamagedFile(f"{path.name} has {size} bytes where {recorded['size']} were written")
         if record(path)["sha256"] != recorded["sha256"]:
             raise DamagedFile(f"{path.name} changed after it was written (SHA-256 differs)")
     except OSError as error:
         raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
+
+
+def verify_size(path: Path, recorded: Mapping[str, str | int]) -> None:
+    """Check the size of a file as `verify` does, without its content.
+
+    Raises:
+        DamagedFile: it is missing, or its size changed.
+    """
+    check_regular(path)
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
+    if size != recorded["size"]:
+        raise DamagedFile(f"{path.name} has {size} bytes where {recorded['size']} were written")
 
 
 def read_object(path: Path, largest: int = 64 * 2**20) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from seq2seq.errors import DataError, UserError, counted, did_you_mean, some_of
 from seq2seq.lines import UNWRITABLE, aligned, shown_json
 
 if TYPE_CHECKING:
-    from seq2seq.workflows.runs import Removal, RunRecord
+    from seq2seq.workflows.cleaning import Removal
+    from seq2seq.workflows.runs import RunRecord
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -92,7 +93,8 @@ def list_runs(
                 "one test set",
                 ", ".join(own), kind,
             )  # fmt: skip
-    table = [shown, *([_cell(rows[run.name].get(name), name, form) for name in shown] for run in runs)]
+    columns_of_cells = [_column([rows[run.name].get(name) for run in runs], name, form) for name in shown]
+    table = [shown, *(list(row) for row in zip(*columns_of_cells, strict=True))]
     for line in aligned(table) if form == "table" else map("\t".join, table):
         click.echo(line)
 
@@ -102,7 +104,7 @@ def list_runs(
 @click.argument("second", type=options.ANY_PATH)
 @options.format_option
 def diff(first: Path, second: Path, form: str) -> None:
-    """Show how the runs FIRST and SECOND differ: settings, data, test sets, code, packages and machine."""
+    """Show how the runs FIRST and SECOND differ: settings, tuned search, data, test sets, code, packages, machine."""
     from seq2seq.workflows.runs import differences
 
     changes = differences(*map(_one_run, (first, second)))
@@ -132,7 +134,8 @@ def clean(folder: Path | None, keep: str, is_agreed: bool) -> None:
 
     A run cannot continue without its checkpoints, so those of unfinished runs are kept.
     """
-    from seq2seq.workflows.runs import find_runs, removals
+    from seq2seq.workflows.cleaning import removals
+    from seq2seq.workflows.runs import find_runs
 
     candidates = removals(find_runs(folder or Path("runs")))
     for kept in (removal for removal in candidates if removal.reason):
@@ -152,7 +155,7 @@ def clean(folder: Path | None, keep: str, is_agreed: bool) -> None:
 
 def _remove(removal: "Removal") -> int:
     """Delete the checkpoints of a run, and return their number; a run that has changed is kept, with a warning."""
-    from seq2seq.workflows.runs import remove
+    from seq2seq.workflows.cleaning import remove
 
     try:
         number = remove(removal)
@@ -257,10 +260,19 @@ def _cell(value: Any, column: str, form: str = "table") -> str:
     )
 
 
+def _column(values: Sequence[Any], name: str, form: str) -> list[str]:
+    """Return the cells of a column; they are complete if shortened ones would make different values look equal."""
+    cells = [_cell(value, name, form) for value in values]
+    is_setting = name not in (*FIRST, *LAST)
+    if is_setting and len(set(cells)) < len({_cell(value, name, "complete") for value in values}):
+        return [_cell(value, name, "complete") for value in values]
+    return cells
+
+
 def _side(value: Any) -> str:
     from seq2seq.workflows.runs import NOT_RECORDED
 
-    return "not recorded" if value is NOT_RECORDED else "unset" if value is None else _cell(value, "")
+    return "not recorded" if value is NOT_RECORDED else "unset" if value is None else _cell(value, "", "complete")
 
 
 def _mebibytes(num_bytes: int) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seq2seq import atomic
 from seq2seq.errors import ModelError, UserError, did_you_mean
-from seq2seq.files import LATEST, RUNS, DamagedFile, read_object
+from seq2seq.files import LATEST, RUNS, DamagedFile, read_object, verify, verify_size
 
 CONFIG, GENERATION, EXPORTED = "config.json", "generation_config.json", "seq2seq.json"
 BEST, RUN_CONFIG, RUN_METRICS = "best", "config.yaml", "metrics.jsonl"
@@ -78,6 +78,28 @@ def listed_files(folder: Path) -> set[str] | None:
             if isinstance(files := read_object(folder / name).get("files"), dict):
                 return {*files, EXPORTED, CONFIG, GENERATION}
     return None
+
+
+def damage(folder: Path, has_contents: bool = False) -> str:
+    """Return what is wrong with the files of a model folder that this toolkit wrote; empty if nothing is found.
+
+    Args:
+        folder: model folder.
+        has_contents: whether the contents of all files are checked, not only their sizes.
+    """
+    check = verify if has_contents else verify_size
+    try:
+        files = read_object(folder / CONFIG).get("files")
+        read_object(folder / GENERATION)
+        if not isinstance(files, dict) or not files:
+            return f"{CONFIG} does not list the files of the model"
+        for name, recorded in files.items():
+            check(folder / name, recorded)
+    except DamagedFile as error:
+        return str(error)
+    except (KeyError, TypeError):
+        return f"{CONFIG} lists files without their size and sha256"
+    return ""
 
 
 def newest_run(task: str | None = None) -> Path:

@@ -5,6 +5,7 @@ and learning curves from them. Nothing here imports torch, and a damaged file lo
 """
 
 import contextlib
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,8 +18,8 @@ from seq2seq.config.yaml_text import YamlProblem, read_yaml
 from seq2seq.errors import DataError, ModelError, counted
 from seq2seq.files import LARGEST_STATE, DamagedFile, read_object
 from seq2seq.lines import read_records, read_regular
-from seq2seq.store.finding import CONFIG, LATEST
-from seq2seq.tasks.run_folder import RunFolder, read_note, write_note
+from seq2seq.store.finding import CONFIG, GENERATION, LATEST, damage
+from seq2seq.tasks.run_folder import TOKENIZER, RunFolder, read_note
 
 MOST_LEVELS = 4  # of folders that are searched for runs; those of a sweep are one level lower
 LARGEST_CONFIG = 2**20
@@ -104,24 +105,26 @@ def read_run(path: Path, name: str | None = None) -> RunRecord:
             problems.append(str(error).removeprefix(f"{path}/"))
     if broken:
         problems.append(f"{counted(len(broken), 'broken line')} in {folder.metrics.name}")
-    state, why = _state_of(folder, settings, records)
+    newest = latest_state(folder)
+    state, why = _state_of(folder, settings, records, newest)
+    problems += _problems_of(folder, state)
     made = read_note(folder.made_with).get("machine")
     made = made if isinstance(made, Mapping) else {}
-    steps = [record["step"] for record in records if isinstance(record.get("step"), int)]
+    logged = *records, newest, read_note(folder.cleaned)  # the checkpoint of a stop may be newer than the log
     scores = _scores_of(folder)
     return RunRecord(
         name=name or path.resolve().name,
         folder=folder,
         state=state,
         note="; ".join([*[why] * bool(why), *problems]),
-        step=max(steps, default=0),
+        step=max(record["step"] for record in ({"step": 0}, *logged) if isinstance(record.get("step"), int)),
         settings=settings,
         validation=_validation_of(folder),
         tests={column: score["value"] for column, score in scores.items()},
         conditions=_conditions_of(folder, scores),
-        hours=_last(records, "seconds") / 3600,
+        hours=max(_last(records, "seconds"), _last([newest], "seconds")) / 3600,
         machine=" ".join(str(made[key]) for key in ("host", "device") if key in made),
-        num_bytes=_size(path),
+        num_bytes=folder_size(path),
         broken_lines=len(broken),
     )
 
@@ -151,11 +154,15 @@ def varying(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def scored_differently(runs: Sequence[RunRecord]) -> dict[str, list[str]]:
-    """Return the columns of test scores that cannot be compared, by the condition in which runs differ.
+    """Return the columns of scores that cannot be compared, by the condition in which runs differ.
 
     A condition that a run did not record is not a difference.
     """
     found: dict[str, list[str]] = {}
+    if any(run.validation for run in runs) and len(validation_sets(runs)) > 1:
+        found["validation sets"] = list(dict.fromkeys(column for run in runs for column in run.validation))
+    elif any("valid_loss" in run.validation for run in runs) and len(tokenizers(runs)) > 1:
+        found["tokenizers"] = ["valid_loss"]
     for column in dict.fromkeys(column for run in runs for column in run.tests):
         own = [run.conditions for run in runs if column in run.tests]
         dataset = column.rpartition(" ")[0]
@@ -165,6 +172,19 @@ def scored_differently(runs: Sequence[RunRecord]) -> dict[str, list[str]]:
             if any(len({each[key] for each in own if key in each}) > 1 for key in keys):
                 found.setdefault(kind, []).append(column)
     return found
+
+
+def validation_sets(runs: Sequence[RunRecord]) -> set[str]:
+    """Return the fingerprints of the validation sets that runs recorded, as one text for each run."""
+    of_runs = (read_note(run.folder.identity).items() for run in runs)
+    found = (sorted(item for item in items if item[0].startswith("data.valid")) for items in of_runs)
+    return {str(items) for items in found if items}
+
+
+def tokenizers(runs: Sequence[RunRecord]) -> set[str]:
+    """Return the fingerprints of the tokenizers that runs recorded."""
+    found = (read_note(run.folder.identity).get(TOKENIZER) for run in runs)
+    return {value for value in found if isinstance(value, str)}
 
 
 def _with_sources_alike(runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -212,19 +232,21 @@ def _settings_of(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
     return dict(config_file.settings_of(values)), []
 
 
-def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Return the state of a run, and the time left or the reason of the end."""
+def _state_of(
+    folder: RunFolder, settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]], newest: Mapping[str, Any]
+) -> tuple[str, str]:
+    """Return the state of a run whose newest checkpoint has the state `newest`, and the time left or why it ended."""
     if folder.is_training():
         return RUNNING, ", ".join(filter(None, [_stage_of(settings, records), _time_left(settings, records)]))
     if (cleaned := read_note(folder.cleaned)) and not any(folder.checkpoints.glob("step_*")):  # else it went on
         return FINISHED, str(cleaned.get("finished", ""))
     if records and "diverged" in records[-1]:
         return DIVERGED, str(records[-1]["diverged"])
-    finished = _end_of(folder, _latest_state(folder))
+    finished = end_of(folder, newest)
     return (FINISHED, finished) if finished else (STOPPED, "")
 
 
-def _end_of(folder: RunFolder, state: Mapping[str, Any]) -> str:
+def end_of(folder: RunFolder, state: Mapping[str, Any]) -> str:
     """Return why a run ended; empty if it did not end, or has not ended with limits that changed since.
 
     `state` is that of its newest checkpoint.
@@ -232,7 +254,7 @@ def _end_of(folder: RunFolder, state: Mapping[str, Any]) -> str:
     return "" if folder.new_limits.exists() else str(state.get("finished") or "")
 
 
-def _latest_state(folder: RunFolder) -> Mapping[str, Any]:
+def latest_state(folder: RunFolder) -> Mapping[str, Any]:
     """Return the state in the newest readable checkpoint of a run."""
     for path in sorted(folder.checkpoints.glob("step_*"), key=lambda path: (len(path.name), path.name), reverse=True):
         with contextlib.suppress(DamagedFile):
@@ -240,6 +262,37 @@ def _latest_state(folder: RunFolder) -> Mapping[str, Any]:
             if isinstance(state, Mapping):
                 return state
     return {}
+
+
+def _problems_of(folder: RunFolder, state: str) -> list[str]:
+    """Return which files of a run are damaged, or missing although it has finished."""
+    notes = (folder.identity, folder.made_with, folder.test_scores, folder.cleaned)
+    found = [f"{path.name} cannot be read" for path in notes if path.exists() and not read_note(path)]
+    if state == FINISHED and not folder.metrics.exists():
+        found.append(f"{folder.metrics.name} is missing")
+    if not (best := atomic.standing(folder.best)).is_dir():
+        return [*found, *["no best model"] * (state == FINISHED)]
+    if problem := damage(best):
+        return [*found, f"best: {problem}"]
+    if _was_scored_otherwise(folder):
+        found.append("tuned since its test scores")
+    return found
+
+
+def _was_scored_otherwise(folder: RunFolder) -> bool:
+    """Whether the best model has other search settings than those of the test scores."""
+    scored, search = read_note(folder.test_scores).get("scored"), _search_of(folder)
+    try:
+        settings = json.loads(scored["measure"])["search"]
+        return any(search.get(key, value) != value for key, value in settings.items())
+    except (TypeError, ValueError, KeyError, AttributeError):  # of an earlier version
+        return False
+
+
+def _search_of(folder: RunFolder) -> dict[str, Any]:
+    """Return the search settings of the best model; empty if they are not known."""
+    search = read_note(atomic.standing(folder.best) / GENERATION).get("search")
+    return dict(search) if isinstance(search, Mapping) else {}
 
 
 def _stage_of(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> str:
@@ -306,7 +359,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _size(path: Path) -> int:
+def folder_size(path: Path) -> int:
     """Return the size of all files in a folder, in bytes; links are not followed."""
     total = 0
     for entry in path.rglob("*"):
@@ -321,79 +374,27 @@ def _size(path: Path) -> int:
 def differences(first: RunRecord, second: RunRecord) -> dict[str, dict[str, tuple[Any, Any]]]:
     """Return the values of both runs where they differ, by subject.
 
-    The subjects are `config`, `data`, `tests`, `code`, `packages` and `machine`. A value that one did not record is
-    `NOT_RECORDED`.
+    The subjects are `config`, `search` (settings of the best model that are not those of the configuration, because it
+    was tuned), `data`, `tests`, `code`, `packages` and `machine`. A value that one did not record is `NOT_RECORDED`.
     """
     sides = [
         {
-            "config": run.settings, "data": read_note(run.folder.identity), "tests": run.conditions,
-            **read_note(run.folder.made_with),
+            **read_note(run.folder.made_with), "config": run.settings, "search": _search_of(run.folder),
+            "data": read_note(run.folder.identity), "tests": run.conditions,
         }
         for run in _with_sources_alike((first, second))
     ]  # fmt: skip
     found = {}
-    for subject in ("config", "data", "tests", "code", "packages", "machine"):
+    for subject in ("config", "search", "data", "tests", "code", "packages", "machine"):
         one, other = (dict(side[subject]) if isinstance(side.get(subject), Mapping) else {} for side in sides)
         changed = {
             key: (one.get(key, NOT_RECORDED), other.get(key, NOT_RECORDED))
             for key in {**one, **other}
             if one.get(key) != other.get(key)
         }
+        if subject == "search":
+            in_config = found.get("config", {})
+            changed = {key: sides for key, sides in changed.items() if in_config.get(f"search.{key}") != sides}
         if changed:
             found[subject] = changed
     return found
-
-
-# -- cleaning up ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Removal:
-    """The action of `s2s runs clean` on one run."""
-
-    run: RunRecord
-    folders: tuple[Path, ...]
-    """Checkpoints to delete; empty if the run is kept unchanged."""
-    num_bytes: int
-    reason: str
-    """Why the run is kept unchanged."""
-
-
-def removals(runs: Sequence[RunRecord]) -> list[Removal]:
-    """Return the checkpoints of finished runs that have a best model; other runs need theirs to continue."""
-    found = []
-    for run in runs:
-        folder = run.folder
-        steps = sorted(path for path in folder.checkpoints.glob("step_*") if path.is_dir() and not path.is_symlink())
-        reason = ""
-        if run.state != FINISHED:
-            reason = f"{run.state}: its checkpoints are needed to continue"
-        elif not (folder.best / CONFIG).is_file():
-            reason = "it has no best model"
-        elif not steps:
-            reason = "it has no checkpoints"
-        folders = () if reason else tuple(steps)
-        found.append(Removal(run, folders, sum(map(_size, folders)), reason))
-    return found
-
-
-def remove(removal: Removal) -> int:
-    """Delete the checkpoints of one run, and return how many; none if the run has changed since it was read.
-
-    The run is locked meanwhile: no process begins to train in it.
-
-    Raises:
-        UserError: a process trains in it.
-        OSError: a folder cannot be deleted.
-    """
-    folder = removal.run.folder
-    if not removal.folders:
-        return 0
-    with folder.locked():
-        state = _latest_state(folder)
-        if not (finished := _end_of(folder, state)):
-            return 0
-        write_note(folder.cleaned, {"finished": finished, "step": state.get("step")})
-        for path in removal.folders:
-            atomic.remove_folder(path)
-    return len(removal.folders)

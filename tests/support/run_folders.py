@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from seq2seq.files import record
+
 
 def make_run(folder: Path, bleu=None, dropout=0.1, finished="max_steps 40 reached", lines=(), config="") -> Path:
     """A run folder as training leaves it, without weights."""
@@ -18,7 +20,10 @@ def make_run(folder: Path, bleu=None, dropout=0.1, finished="max_steps 40 reache
     if bleu is not None:
         (folder / "best").mkdir()
         metrics = {"step": 40, "bleu": bleu, "bleu_se": 0.5, "valid_loss": 100 - bleu}
-        (folder / "best" / "config.json").write_text(json.dumps({"metrics": metrics}))
+        (folder / "best" / "source.spm").write_bytes(b"pieces")
+        files = {"source.spm": record(folder / "best" / "source.spm")}
+        (folder / "best" / "config.json").write_text(json.dumps({"metrics": metrics, "files": files}))
+        (folder / "best" / "generation_config.json").write_text(json.dumps({"search": {"beam_size": 5}}))
         score = {"dataset": "news", "metric": "chrf", "value": 2 * bleu, "signature": ""}
         (folder / "test_scores.json").write_text(json.dumps({"scores": [score]}))
     return folder

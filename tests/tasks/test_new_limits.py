@@ -12,7 +12,8 @@ from test_run_identity import BASE, write_all
 from seq2seq.cli import main
 from seq2seq.tasks.run_folder import LIMITS
 from seq2seq.training.trainer import Trainer
-from seq2seq.workflows.runs import find_runs, removals, remove
+from seq2seq.workflows.cleaning import removals, remove
+from seq2seq.workflows.runs import find_runs
 
 RUN = Path("runs/one")
 NO_LIMIT = ("training.max_steps=null", "training.max_epochs=1000", "training.max_minutes=100")

@@ -17,7 +17,8 @@ from seq2seq.cli import main
 from seq2seq.config import file as config_file
 from seq2seq.errors import UserError
 from seq2seq.tasks.run_folder import open_run, read_note
-from seq2seq.workflows.runs import find_runs, removals, remove
+from seq2seq.workflows.cleaning import removals, remove
+from seq2seq.workflows.runs import find_runs
 
 SCORES = {"small": (20.0, 0.1), "wide": (31.5, 0.2), "third": (25.0, 0.1)}
 
@@ -231,7 +232,7 @@ def test_a_run_that_goes_on_after_a_cut_clean_is_no_longer_cleaned(tmp_path):
 def test_clean_counts_what_it_deleted(runs, capsys, monkeypatch, event):
     """A run that changes between the list and its deletion is kept, and the others are deleted."""
     before = removals(find_runs(runs))
-    monkeypatch.setattr("seq2seq.workflows.runs.removals", lambda found: before)
+    monkeypatch.setattr("seq2seq.workflows.cleaning.removals", lambda found: before)
     state = runs / "third" / "checkpoints" / "step_00000040" / "state.json"
     with contextlib.ExitStack() as stack:
         if event == "it continues":
