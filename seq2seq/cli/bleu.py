@@ -175,7 +175,7 @@ def _print(
             scored, rows = _score_lines(test_set, own, width)
             lines += rows
         elif len(test_set.translations) > 1:
-            scored, table = _compare(test_set, own, width)
+            scored, table = _compare(test_set, own, width, form)
             title = [test_set.name] if test_set.name else []
             lines += ["", *title, *table] if lines else [*title, *table]
         else:
@@ -225,12 +225,17 @@ def _score_lines(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> t
     return records, ["\t".join(f"{value:.{width}f}" for value in row) for row in rows]
 
 
-def _compare(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the comparison of several systems, as sacrebleu's JSON and as a table."""
+def _compare(
+    test_set: TestSet, scoring: Mapping[str, Any], width: int, form: str
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the comparison of several systems, as sacrebleu's JSON and as a table; log the signatures of JSON."""
     from seq2seq.evaluation.text import compare_systems
 
     first, *others = test_set.references
     results, signatures = compare_systems(test_set.translations, first, other_references=others, **scoring)
+    of_scores = [f"{metric}|{text}" for metric, text in signatures.items()]
+    for each in of_scores if form == "json" else ():  # sacrebleu's JSON of several systems has no place for them
+        logger.info("%s", each)
     baseline, *others = test_set.translations
     systems = [f"Baseline: {baseline}", *others]
     rows = [["system", *(f"{metric} (mean ± 95 %)" for metric in results)]]
@@ -245,4 +250,4 @@ def _compare(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> tuple
         more = {"off_target": of_model} if of_model else {}
         records.append({"system": system, **dict(zip(results, map(vars, row), strict=True)), **more})
     notes = ["", "* differs from the baseline (paired bootstrap, p < 0.05)", ""]
-    return records, [*aligned(rows), *notes, *(f"{metric}|{text}" for metric, text in signatures.items())]
+    return records, [*aligned(rows), *notes, *of_scores]

@@ -225,6 +225,10 @@ def _table(compared: "SystemComparison") -> Iterator[str]:
     titles = [f"{title} (± 95 %)" for title in compared.titles.values()]
     rows = [[name, *(cell(row[metric]) for metric in compared.titles)] for name, row in compared.rows.items()]
     yield from aligned([["system", *titles], *rows])
+    for name, row in compared.rows.items():
+        members = next(iter(row.values())).members
+        if len(members) > 1:
+            yield f"{name}: {', '.join(members)}"
     yield ""
     if len(compared.rows) > 1:
         yield "Systems that share a letter do not differ significantly: their corrected p is at least 0.05."

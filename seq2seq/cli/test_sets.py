@@ -16,6 +16,7 @@ import click
 from seq2seq.cli import options
 from seq2seq.config.directions import direction_name
 from seq2seq.errors import DataError, ModelError, did_you_mean
+from seq2seq.evaluation.translated import translations
 from seq2seq.languages import check_direction
 from seq2seq.lines import check_counts, read_lines
 
@@ -65,7 +66,10 @@ def given_files(references: Sequence[Path], hypotheses: Sequence[Path]) -> TestS
     if len(set(hypotheses)) < len(hypotheses):
         raise click.UsageError("a system is given twice; name each file once")
     test_set = TestSet(None, given_references(references))
-    test_set.translations = {str(path): given_lines(path) for path in hypotheses or (None,)}
+    if not hypotheses:
+        test_set.translations = {str(None): given_lines(None)}
+    for path in hypotheses:
+        test_set.translations[str(path)] = translations(path, given_lines(path))
     return test_set
 
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -18,6 +19,8 @@ SAMPLES = 1000
 ALPHA, POWER = 0.05, 0.8
 _SEED = re.compile("[0-9]{1,18}")
 _ROWS = 50  # resamples that are drawn together, for memory
+_NOISE = 1e-6  # relative, of sums in float32
+_NODES = (20, 7)  # estimates of one variance, and of each of two, over which a power is averaged
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,19 @@ class Chance:
 
     lines: float
     """The variance over test sets, from the bootstrap."""
-    seeds: float = 0.0
-    """The variance over trainings, estimated from a few."""
-    freedom: float = math.inf
-    """The degrees of freedom of that estimate."""
+    parts: tuple[tuple[float, float], ...] = ()
+    """The variances over trainings of rows of several seeds, each estimated with its degrees of freedom."""
+
+    @property
+    def seeds(self) -> float:
+        """The variance over trainings."""
+        return sum(variance for variance, _ in self.parts)
+
+    @property
+    def freedom(self) -> float:
+        """The degrees of freedom of `seeds` (Welch and Satterthwaite)."""
+        terms = sum(variance**2 / freedom for variance, freedom in self.parts)
+        return self.seeds**2 / terms if terms else math.inf
 
     @property
     def error(self) -> float:
@@ -43,22 +55,19 @@ class Chance:
         both, the tail of the normal distribution is averaged over the variances of seeds that fit the estimate
         (Behrens-Fisher). Degrees of freedom for the sum would reject equal systems too often with two seeds.
         """
-        if not self.seeds or math.isinf(self.freedom):
+        if not self.seeds:
             return math.erfc(abs(difference) / self.error / math.sqrt(2))
-        width = 12 / math.sqrt(self.freedom)
-        log_ratios = np.linspace(-width - 80 / self.freedom, width, 500)  # of the estimated to the true variance
-        ratios = np.exp(log_ratios)
-        weights = np.exp(self.freedom / 2 * (log_ratios - ratios + 1))  # chi-squared, over the logarithm
-        errors = np.sqrt(2 * (self.lines + self.seeds / ratios))
+        log_ratios, weights = _variance_ratios(self.freedom)
+        errors = np.sqrt(2 * (self.lines + self.seeds / np.exp(log_ratios)))
         tails = [math.erfc(value) for value in abs(difference) / errors]
-        return float(weights @ tails / weights.sum())
+        return float(weights @ tails)
 
     def difference(self, p_value: float) -> float:
         """Return the difference whose two-sided p-value is `p_value`, which is between 0 and 1."""
         low, high = 0.0, self.error
         while self.p_value(high) > p_value:
             low, high = high, 2 * high
-        for _ in range(40):
+        for _ in range(30):
             middle = (low + high) / 2
             low, high = (middle, high) if self.p_value(middle) > p_value else (low, middle)
         return high
@@ -70,6 +79,7 @@ class Resampled:
 
     score: float
     values: np.ndarray
+    num_lines: int
     seed_scores: tuple[float, ...] = ()
     """The score of each training, for the mean of several."""
 
@@ -82,7 +92,7 @@ class Resampled:
     def half_width(self) -> float:
         """Half the width of the 95 % interval, over lines and, if there are several trainings, over seeds."""
         if self.seed_part[0]:
-            return Chance(float(np.var(self.values, ddof=1)), *self.seed_part).difference(ALPHA)
+            return Chance(float(np.var(self.values, ddof=1)), (self.seed_part,)).difference(ALPHA)
         ordered = np.sort(self.values)
         cut = len(ordered) // 40
         return float(0.5 * (ordered[-cut - 1] - ordered[cut]))
@@ -137,7 +147,8 @@ def over_seeds(members: Sequence[Resampled]) -> Resampled:
     if len(members) == 1:
         return members[0]
     scores = tuple(member.score for member in members)
-    return Resampled(float(np.mean(scores)), np.mean([member.values for member in members], axis=0), scores)
+    values = np.mean([member.values for member in members], axis=0)
+    return Resampled(float(np.mean(scores)), values, members[0].num_lines, scores)
 
 
 def paired_p_value(first: Resampled, second: Resampled) -> float:
@@ -156,8 +167,7 @@ def paired_p_value(first: Resampled, second: Resampled) -> float:
 def chance_of_difference(first: Resampled, second: Resampled) -> Chance:
     """Return the variance of the difference of two scores on the same lines.
 
-    The degrees of freedom for two rows of several seeds are those of Welch and Satterthwaite. A single
-    training has no variance over seeds, so it gets that of the other row.
+    A single training has no variance over seeds, so it gets that of the other row.
     """
     differences = first.values.astype(np.float64) - second.values  # in float32, equal ones may deviate
     lines = float(np.var(differences, ddof=1))
@@ -167,9 +177,8 @@ def chance_of_difference(first: Resampled, second: Resampled) -> Chance:
     if len(parts) == 1:
         ((variance, freedom),) = parts
         # The variance of a mean of k trainings, and that of one training, which is k times as large.
-        return Chance(lines, variance * (freedom + 2), freedom)
-    total = sum(variance for variance, _ in parts)
-    return Chance(lines, total, total**2 / sum(variance**2 / freedom for variance, freedom in parts))
+        return Chance(lines, ((variance * (freedom + 2), freedom),))
+    return Chance(lines, tuple(parts))
 
 
 def two_sided_p_value(first: Resampled, second: Resampled) -> float:
@@ -178,19 +187,54 @@ def two_sided_p_value(first: Resampled, second: Resampled) -> float:
     Unlike a count of resamples it has no lowest value, so that it can be corrected for many pairs.
     """
     difference, chance = abs(first.score - second.score), chance_of_difference(first, second)
-    if not difference or len(set(first.values)) == len(set(second.values)) == 1:  # the latter: a single line
+    if not difference or first.num_lines == 1:
         return 1.0
-    if chance.error < 1e-9 * difference:  # no line differs from the others
+    if not varies(first, second, chance):  # all lines differ by as much
         return 0.0
     return chance.p_value(difference)
 
 
-def detectable(chance: Chance, num_pairs: int) -> float:
-    """Return the smallest difference that is found in four of five test sets.
+def varies(first: Resampled, second: Resampled, chance: Chance) -> bool:
+    """Whether the difference of two scores varies over test sets or seeds by more than rounding."""
+    return chance.error > _NOISE * max(abs(first.score), abs(second.score))
 
-    `num_pairs` are tested together: the bound is that of the first step of Holm's correction.
+
+def detectable(chance: Chance, num_pairs: int) -> float:
+    """Return the smallest difference that is found in four of five test sets, if the variances are those of `chance`.
+
+    `num_pairs` are tested together: the bound is that of the first step of Holm's correction. Each test estimates the
+    variances over seeds anew, so its power is the mean over these estimates.
     """
-    return chance.difference(ALPHA / num_pairs) + chance.difference(2 * (1 - POWER))
+    level = ALPHA / num_pairs
+    needed = [Chance(chance.lines, parts).difference(level) for parts in _estimates(chance.parts)]
+
+    def power(difference: float) -> float:
+        return sum(math.erfc((each - difference) / chance.error / math.sqrt(2)) / 2 for each in needed) / len(needed)
+
+    low, high = 0.0, max(needed) + 2 * chance.error
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if power(middle) < POWER else (low, middle)
+    return high
+
+
+def _estimates(parts: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], ...]]:
+    """Return equally likely estimates of true variances, each with its degrees of freedom."""
+    of_parts = []
+    for variance, freedom in parts:
+        log_ratios, weights = _variance_ratios(freedom)
+        count = _NODES[len(parts) - 1]
+        ratios = np.exp(np.interp((np.arange(count) + 0.5) / count, np.cumsum(weights), log_ratios))
+        of_parts.append([(variance * float(ratio), freedom) for ratio in ratios])
+    return list(product(*of_parts))
+
+
+def _variance_ratios(freedom: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return logarithms of the ratio of an estimated variance to the true one, (500,), and their probabilities."""
+    width = 12 / math.sqrt(freedom)
+    log_ratios = np.linspace(-width - 80 / freedom, width, 500)
+    weights = np.exp(freedom / 2 * (log_ratios - np.exp(log_ratios) + 1))  # chi-squared, over the logarithm
+    return log_ratios, weights / weights.sum()
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -235,7 +235,7 @@ def resampled(systems: Sequence[Sequence[Score]]) -> list[list[Resampled]]:
     """Return the bootstrap resamples of the scores of systems on the same lines, in the order of their metrics."""
     flat = [score for scores in systems for score in scores]
     values = iter(resample([score.table for score in flat], [score.compute for score in flat]))
-    return [[Resampled(score.score, next(values)) for score in scores] for scores in systems]
+    return [[Resampled(score.score, next(values), len(score.table)) for score in scores] for scores in systems]
 
 
 def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:

@@ -132,7 +132,13 @@ class Tuner:
         sizes = [best, *(self._trial(name, folder, size, best.length_penalty) for size in BEAM_SIZES if size >= fewest)]
         enough = max(map(self._value, sizes)) - LEAST_GAIN
         good = [trial for trial in sizes if self._value(trial) >= enough]
-        return start, min(good, key=lambda trial: trial.beam_size)
+        chosen = min(good, key=lambda trial: trial.beam_size)
+        if (loss := self._value(start) - self._value(chosen)) > 0:
+            logger.info(
+                "beam size %d instead of %d: %s is %.2f lower, which is less than %g", chosen.beam_size,
+                start.beam_size, self._scoring.metric, loss, LEAST_GAIN,
+            )  # fmt: skip
+        return start, chosen
 
     def _value(self, trial: Trial) -> float:
         return trial.scores[self._scoring.metric]

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support.scored import GOOD, POOR, REFERENCE, failing, s2s, sacrebleu, writer
@@ -101,6 +102,22 @@ def test_paired_bootstrap_is_sacrebleus(write):
     ours = json.loads(s2s(reference, good, poor, same, "--metrics", "bleu,chrf,ter", "-f", "json"))
     assert [list(record) for record in ours] == [["system", "BLEU", "chrF2", "TER"]] * 3
     assert ours[2]["BLEU"]["p_value"] == 1.0  # the same text is not a different system
+
+
+def test_json_of_several_systems_has_its_signatures_on_stderr(write, capsys):
+    reference, good, poor = (write(n, t) for n, t in zip("rgp", (REFERENCE, GOOD, POOR), strict=True))
+    assert main(["bleu", str(reference), str(good), str(poor), "-f", "json"]) == 0
+    told = capsys.readouterr().err
+    assert all(f"s2s: {metric}|nrefs:1|" in told for metric in ("BLEU", "chrF2"))
+
+
+def test_translations_in_json_are_those_in_text(write):
+    """`s2s compare` reads both too."""
+    reference, good, poor = (write(n, t) for n, t in zip("rgp", (REFERENCE, GOOD, POOR), strict=True))
+    lines = Path(poor).read_text().splitlines()
+    in_json = write("p.jsonl", "".join(f"{json.dumps({'source': 'x', 'translation': line})}\n" for line in lines))
+    of_text, of_json = (json.loads(s2s(reference, good, path, "-f", "json"))[1] for path in (poor, in_json))
+    assert of_json == {**of_text, "system": str(in_json)}
 
 
 def test_the_table_of_several_systems_has_sacrebleus_figures(write):

@@ -28,7 +28,7 @@ def drawn(generator, difference, count=50):
     base = generator.normal(size=(count, 1))
     sides = [base, base + difference + generator.normal(size=(count, 1))]
     values = resample(sides, [lambda sums: float(sums[0]) / count] * 2)
-    return [Resampled(float(side.mean()), value) for side, value in zip(sides, values, strict=True)]
+    return [Resampled(float(side.mean()), value, count) for side, value in zip(sides, values, strict=True)]
 
 
 def test_equal_systems_differ_in_a_twentieth_of_test_sets_and_detectable_differences_are_found_in_four_of_five():
@@ -57,6 +57,16 @@ def test_one_line_shows_no_difference(metric):
         assert chance_of_difference(one, other).error == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("count", [2, 60])
+def test_systems_that_differ_alike_in_all_lines_are_different(metric, count):
+    references = [f"the man number {number} reads a long book" for number in range(count)]
+    scores = [score_texts(texts, references, [metric]) for texts in (references, [""] * count)]
+    ((one,), (other,)) = resampled(scores)
+    assert two_sided_p_value(one, other) == 0.0
+    assert two_sided_p_value(one, one) == 1.0
+
+
 def test_holm_rejects_as_the_procedure_does_step_by_step():
     draw = random.Random(1)
     for _ in range(50):
@@ -83,9 +93,9 @@ def test_two_systems_share_a_group_exactly_if_they_are_not_different():
 
 def test_seeds_that_agree_are_one_system():
     values = np.random.default_rng(1).normal(size=1000)
-    found = over_seeds([Resampled(1.0, values)] * 3)
+    found = over_seeds([Resampled(1.0, values, 100)] * 3)
     np.testing.assert_allclose(found.values, values)
-    assert chance_of_difference(found, Resampled(2.0, values + 1)).seeds == 0
+    assert chance_of_difference(found, Resampled(2.0, values + 1, 100)).seeds == 0
 
 
 def trained(generator, counts, line_error, seed_error=0.4, difference=0.0):
@@ -94,7 +104,7 @@ def trained(generator, counts, line_error, seed_error=0.4, difference=0.0):
     for row, count in enumerate(counts):
         lines, *draws = generator.normal(0, line_error / math.sqrt(2), 201)
         scores = 30 + row * difference + lines + generator.normal(0, seed_error, count)
-        rows.append(over_seeds([Resampled(score, score + np.array(draws)) for score in map(float, scores)]))
+        rows.append(over_seeds([Resampled(score, score + np.array(draws), 100) for score in map(float, scores)]))
     return rows
 
 
@@ -107,15 +117,16 @@ def test_trainings_of_one_configuration_seldom_differ(counts, line_error):
     assert sum(p < 0.001 for p in p_values) <= 2
 
 
-@pytest.mark.parametrize("counts", [(3, 3), (5, 1)])
-@pytest.mark.parametrize("line_error", [0.1, 0.5])
+@pytest.mark.parametrize("counts", [(2, 2), (3, 3), (5, 1), (5, 5)])
+@pytest.mark.parametrize("line_error", [1e-3, 0.1, 0.5])
 def test_a_detectable_difference_of_seeds_is_found_in_four_of_five_times(counts, line_error):
     generator = np.random.default_rng(1)
-    several = [count for count in counts if count > 1]
-    seeds = 0.4**2 * sum(1 / count for count in counts)
-    size = detectable(Chance(line_error**2, seeds, sum(several) - len(several)), 1)
-    found = [two_sided_p_value(*trained(generator, counts, line_error, difference=size)) < 0.05 for _ in range(100)]
-    assert 0.66 < np.mean(found) < 0.94
+    parts = [(0.4**2 / count, count - 1.0) for count in counts if count > 1]
+    if 1 in counts:  # it gets the variance of the other row
+        parts = [(0.4**2 * sum(1 / count for count in counts), parts[0][1])]
+    size = detectable(Chance(line_error**2, tuple(parts)), 1)
+    found = [two_sided_p_value(*trained(generator, counts, line_error, difference=size)) < 0.05 for _ in range(200)]
+    assert 0.72 < np.mean(found) < 0.9
 
 
 def test_the_chance_of_seeds_alone_is_students_distribution():
@@ -123,11 +134,11 @@ def test_the_chance_of_seeds_alone_is_students_distribution():
     table = {(1, 0.05): 12.706, (2, 0.05): 4.303, (4, 0.05): 2.776, (10, 0.05): 2.228, (30, 0.05): 2.042,
              (1, 0.001): 636.62, (2, 0.001): 31.599, (4, 0.4): 0.941, (120, 0.01): 2.617}  # fmt: skip
     for (freedom, p_value), quantile in table.items():
-        chance = Chance(0.0, seeds=4.0, freedom=freedom)
+        chance = Chance(0.0, ((4.0, freedom),))
         assert chance.p_value(-2 * quantile) == pytest.approx(p_value, rel=2e-3)
         assert chance.difference(p_value) == pytest.approx(2 * quantile, rel=1e-3)
     for freedom in (1, 1.5, 7.3, 60):
-        parts = [Chance(lines, 1 - lines, freedom).p_value(2.5) for lines in (0, 0.3, 0.7, 1)]
+        parts = [Chance(lines, ((1 - lines, freedom),)).p_value(2.5) for lines in (0, 0.3, 0.7, 1)]
         assert parts == sorted(parts, reverse=True)  # what is known of the lines is more certain
     assert Chance(1.0).p_value(1.959964) == pytest.approx(0.05)
 

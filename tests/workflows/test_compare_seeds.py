@@ -8,12 +8,13 @@ import pytest
 from support.compared import REFERENCE, seeded, spoiled
 from support.run_folders import make_run
 
+from seq2seq.cli.compare import _table
 from seq2seq.evaluation.text import score_texts
 from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import page
 from seq2seq.workflows.compare.systems import System, rows, run_of
-from seq2seq.workflows.compare.wording import cell, p_of
+from seq2seq.workflows.compare.wording import cell, p_of, verdict
 
 SYSTEMS = [
     System(name, spoiled(REFERENCE, rate, seed)) for name, rate, seed in (("a", 0.2, 1), ("b", 0.2, 2), ("c", 0.4, 3))
@@ -45,6 +46,8 @@ def test_seeds_of_one_configuration_are_one_row_with_mean_and_deviation(tmp_path
     alone = compare(systems[:2], Lines("set", [REFERENCE]), ["bleu"])
     assert (list(alone.rows), alone.pairs, alone.sentences) == (["base (2 seeds)"], [], [])
     assert "Scores of each seed" in page(alone)
+    members = [system.name for system in systems[:2]]
+    assert f"base (2 seeds): {', '.join(members)}" in list(_table(alone))
     turned = compare([*systems[::-1], SYSTEMS[0]], Lines("set", [REFERENCE]), ["bleu"])
     assert dict(turned.rows) == dict(found.rows)
 
@@ -63,6 +66,16 @@ def test_the_test_of_seeds_says_their_number_and_is_not_called_sacrebleus(tmp_pa
     shown = page(compare([*several, SYSTEMS[1]], test, ["bleu"]))
     assert "3 and 1 seeds" in shown
     assert "--paired-bs" not in shown
+
+
+def test_systems_that_differ_alike_in_every_line_are_different_and_one_line_shows_nothing():
+    empty, whole = System("empty", [""] * len(REFERENCE)), System("whole", REFERENCE)
+    for pair in compare([whole, empty], Lines("set", [REFERENCE]), ["bleu", "chrf", "ter"]).pairs:
+        assert (verdict(pair), pair.corrected) == ("different", 0.0)
+    one = [replace(system, translations=system.translations[:1]) for system in (whole, empty)]
+    found = compare(one, Lines("set", [REFERENCE[:1]]), ["bleu", "chrf", "ter"])
+    assert {verdict(pair) for pair in found.pairs} == {"no difference found"}
+    assert "one line cannot show whether systems differ; give a longer test set" in found.notes
 
 
 @pytest.mark.parametrize(

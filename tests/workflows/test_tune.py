@@ -15,7 +15,7 @@ from seq2seq.config.schema import SearchConfig
 from seq2seq.data.examples import Pair
 from seq2seq.store.model_folder import load_model, load_outline, update_search
 from seq2seq.tensors import read_tensors
-from seq2seq.workflows.tune import BEAM_SIZES, LEAST_GAIN, LENGTH_PENALTIES, Trial, Tuner, translated
+from seq2seq.workflows.tune import BEAM_SIZES, LEAST_GAIN, LENGTH_PENALTIES, Scoring, Trial, Tuner, translated
 
 SETTINGS = ("learning_rate=2.0e-2", "max_steps=60", "validate_every=20", "keep_last=3", "checkpoint_every=20")
 ROUNDED = 0.051  # s2s bleu prints one digit
@@ -157,7 +157,7 @@ def model(tmp_path) -> Path:
 
 def choice(model, value):
     tuner = Scripted(value)
-    tuner._loading = {"engine": "torch"}
+    tuner._loading, tuner._scoring = {"engine": "torch"}, Scoring("bleu", None, None)
     return tuner.tune({"the model": model, "mean of 2": model})
 
 
@@ -166,6 +166,13 @@ def test_chance_changes_nothing_and_a_smaller_beam_is_taken(model):
     assert best == replace(start, beam_size=min(BEAM_SIZES))
     start, best = choice(model, lambda trial: min(trial.beam_size, 4))
     assert best == replace(start, beam_size=4)
+
+
+def test_a_smaller_beam_that_scores_lower_is_told(model, caplog):
+    caplog.set_level("INFO", "seq2seq")
+    start, best = choice(model, lambda trial: 0.02 * min(trial.beam_size, 3))
+    assert (start.beam_size, best.beam_size) == (3, 1)
+    assert "beam size 1 instead of 3: bleu is 0.04 lower, which is less than 0.1" in caplog.text
 
 
 @pytest.mark.parametrize("penalty", LENGTH_PENALTIES)

@@ -21,6 +21,7 @@ from seq2seq.evaluation.significance import (
     over_seeds,
     paired_p_value,
     two_sided_p_value,
+    varies,
 )  # fmt: skip
 from seq2seq.evaluation.text import Score, resampled, score_texts
 from seq2seq.workflows.compare.curves import Curves, curves
@@ -188,11 +189,12 @@ def _tested(own: Sequence[Row], by_row: Sequence[Resampled], metric: str) -> lis
     for (one, other), plain, p_value in zip(indices, two_sided, holm(two_sided), strict=True):
         first, second = by_row[one], by_row[other]
         chance, seeds = chance_of_difference(first, second), (len(own[one].members), len(own[other].members))
+        size = detectable(chance, len(indices)) if varies(first, second, chance) else None
         found.append(
             PairTest(
                 own[one].name, own[other].name, metric, first.score - second.score,
                 plain if max(seeds) > 1 else paired_p_value(first, second),
-                p_value, p_value < ALPHA, detectable(chance, len(indices)) if chance.error else None, seeds,
+                p_value, p_value < ALPHA, size, seeds,
             )
         )  # fmt: skip
     return found
@@ -228,6 +230,8 @@ def _mean_of(scores: Sequence[Score]) -> list[float]:
 
 def _notes(systems: Sequence[System], test: TestLines) -> list[str]:
     found = []
+    if len(test.references[0]) == 1:
+        found.append("one line cannot show whether systems differ; give a longer test set")
     texts = {system.name: [line.strip() for line in system.translations] for system in systems}
     for name, lines in texts.items():
         for reference in test.references:

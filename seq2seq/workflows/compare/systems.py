@@ -16,6 +16,7 @@ from seq2seq.data.directions import open_training
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError
+from seq2seq.evaluation.translated import json_records
 from seq2seq.store.finding import BEST
 from seq2seq.store.model_folder import GENERATION
 from seq2seq.tasks.run_folder import changes_model, paths_of, read_note
@@ -25,7 +26,6 @@ from seq2seq.workflows.runs import FINISHED, RunRecord, is_run, read_run
 SEED = "seed"
 SEARCH_FREE = ("search.record", "search.batch_tokens")  # keys that do not change translations, apart from rounding
 MOST_TRAINING_PAIRS = 1_000_000  # that are read for counts of words
-JSON_LINES = (".jsonl", ".jsonl.gz")
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,8 @@ def file_system(path: Path, lines: Sequence[str]) -> System:
     Raises:
         DataError: a line of JSON has no translation.
     """
-    if not path.name.lower().endswith(JSON_LINES):
+    if (records := json_records(path, lines)) is None:
         return System(str(path), lines)
-    records = [_record(path, number, line) for number, line in enumerate(lines, start=1)]
     flags = [record.get("flags") for record in records]
     sources = [record.get("source") for record in records]
     return System(
@@ -152,17 +151,6 @@ def _training(config: Config, language: str | None) -> Iterator[Source]:
         for source in open_training(corpus, config.languages):
             if language is None or (source.direction and source.direction[0] == language):
                 yield source
-
-
-def _record(path: Path, number: int, line: str) -> Mapping[str, Any]:
-    try:
-        record = json.loads(line.removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        record = None
-    text = record.get("text", record.get("translation")) if isinstance(record, dict) else None  # the older key
-    if not isinstance(text, str):
-        raise DataError(f"{path}: line {number:,} is not an object with a translation; write it with s2s translate")
-    return {**record, "text": " ".join(text.splitlines())}
 
 
 def _configuration(system: System) -> str | None:
