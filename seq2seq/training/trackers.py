@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from seq2seq import atomic
 from seq2seq.config import file as config_file
-from seq2seq.errors import MissingDependency, reason
+from seq2seq.errors import MissingDependency, RunError, reason
 from seq2seq.files import DamagedFile, json_text, read_object
 from seq2seq.store.finding import RUN_CONFIG
 
@@ -31,6 +31,7 @@ SECONDS_TO_FINISH = 20.0  # for what is not sent yet at the end; a second signal
 PARAMETERS_AT_ONCE, LONGEST_KEY, LONGEST_PARAMETER = 100, 250, 500  # limits of MLflow servers
 _OTHER_CHARACTER = re.compile(r"[^\w.\- :]")  # in a key of MLflow; a slash would make folders
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
+_SQLITE = "sqlite:///"
 _REMOTE_RUNS_LOCK = threading.Lock()
 
 Say = Callable[[str, int], None]
@@ -134,17 +135,26 @@ class MLflow:
         except ImportError as error:
             raise MissingDependency("mlflow-skinny", "mlflow", "training.trackers: mlflow") from error
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs on its own, to standard error
-        self._client = MlflowClient()
-        if run.remote:
-            self._run = run.remote
-            self._client.update_run(self._run, status="RUNNING")
-        else:
-            if known := os.environ.get("MLFLOW_EXPERIMENT_ID"):
-                experiment = mlflow.set_experiment(experiment_id=known)
+        place = mlflow.get_tracking_uri()
+        try:
+            self._client = MlflowClient()
+            if run.remote:
+                self._run = run.remote
+                self._client.update_run(self._run, status="RUNNING")
             else:
-                experiment = mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
-            self._run = self._client.create_run(experiment.experiment_id, run_name=run.name).info.run_id
-        return Remote(self._run, f"run {self._run} at {shareable(mlflow.get_tracking_uri())}")
+                experiment = mlflow.set_experiment(**self._experiment())
+                self._run = self._client.create_run(experiment.experiment_id, run_name=run.name).info.run_id
+        except Exception as error:
+            if type(error).__name__ != "OperationalError" or not place.startswith(_SQLITE):
+                raise
+            file = place.removeprefix(_SQLITE)
+            raise RunError(f"{file} cannot be used, as after a kill while it was made; move it away") from error
+        return Remote(self._run, f"run {self._run} at {shareable(place)}")
+
+    def _experiment(self) -> dict[str, str]:
+        if known := os.environ.get("MLFLOW_EXPERIMENT_ID"):
+            return {"experiment_id": known}
+        return {"experiment_name": os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)}
 
     def describe(self, run: TrackedRun) -> None:
         """Send the settings, unless the remote run has some."""
@@ -305,7 +315,8 @@ class _Channel:
                 getattr(tracker, method)(*arguments)
             tracker.finish()
         except (Exception, SystemExit) as error:  # whatever a library raises, training continues
-            why = str(error) if isinstance(error, MissingDependency) else f"{type(error).__name__}: {reason(error)}"
+            is_told = isinstance(error, MissingDependency | RunError)
+            why = str(error) if is_told else f"{type(error).__name__}: {reason(error)}"
             remedy = f"; delete {self._run.folder / REMOTE_RUNS} to begin a new remote run" if remote else ""
             self._leave_out(_CREDENTIALS.sub("", why) + remedy)
 

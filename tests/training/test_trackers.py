@@ -1,8 +1,10 @@
 """Trackers get what metrics.jsonl has, and no more; whatever fails in them, training ends in the same bits."""
 
+import contextlib
 import json
 import logging
 import math
+import sqlite3
 import struct
 import sys
 import threading
@@ -305,6 +307,19 @@ def test_mlflow_takes_any_name_of_a_label(tmp_path, monkeypatch, caplog):
     (found,) = client.search_runs([experiment.experiment_id])
     assert found.info.status == "FINISHED"
     assert set(names.values()) <= set(found.data.params.values())
+
+
+@pytest.mark.slow
+def test_a_database_of_mlflow_that_a_kill_left_is_named(tmp_path, monkeypatch, caplog):
+    pytest.importorskip("mlflow", reason="needs the extra mlflow")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    with contextlib.closing(sqlite3.connect("mlflow.db")) as database:
+        database.execute("create table experiment_tags (key text)")
+    configured(Path("run"))
+    train("run", max_steps=4, trackers=["mlflow"])
+    (said,) = told(caplog)
+    assert "mlflow is left out (mlflow.db cannot be used, as after a kill while it was made; move it away)" in said
 
 
 def blocks(path: Path) -> list[tuple[int, bytes]]:
