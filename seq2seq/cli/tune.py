@@ -60,10 +60,9 @@ def command(
 ) -> None:
     """Choose length penalty and beam size of MODEL [default: the newest translation run] on a validation set.
 
-    The smallest beam wins whose score is less than 0.1 below the best.
-
-    The settings are written to generation_config.json, which every command reads, with the scores before and after on
-    the validation set and on the test sets of the run. The validation set is translated about twelve times.
+    The smallest beam less than 0.1 below the best wins. The settings are written to generation_config.json, which every
+    command reads, with the scores before and after on the validation set and on the test sets of the run. The
+    validation set is translated about twelve times.
 
     A model of many languages gets one setting for all directions. In a run of many directions, the mean score over the
     directions of the validation set decides. --from and --to restrict these, or name the direction of --source.

@@ -165,7 +165,7 @@ def test_of_a_pipe_the_first_lines_are_looked_at(form, is_refused, model, monkey
 
 @pytest.mark.parametrize("form", [form for form in FORMS if not form.has_sentences])
 def test_no_corpus_is_made_of_it(form, tmp_path, capfd):
-    path, plain = tmp_path / "x.tsv", tmp_path / "plain"
+    path, plain = tmp_path / "x.txt", tmp_path / "plain"
     path.write_bytes(FORMS[form].encode())
     plain.write_text("a\n" * 9)
     sources = [SourceConfig(source=path, target=plain), SourceConfig(source=plain, target=path)]
