@@ -65,9 +65,8 @@ def command(
     validation set is translated about twelve times.
 
     A model of many languages gets one setting for all directions. In a run of many directions, the mean score over the
-    directions of the validation set decides. --from and --to restrict these, or name the direction of --source.
-
-    If the run is trained further, the search settings of its configuration replace the tuned ones. A folder written
+    directions of the validation set decides. --from and --to restrict these, or name the direction of --source. If the
+    run is trained further, the search settings of its configuration replace the tuned ones. A folder written
     with -o keeps them.
     """
     from seq2seq.evaluation.text import check_settings
