@@ -93,7 +93,7 @@ def list_runs(
                 "one test set",
                 ", ".join(own), kind,
             )  # fmt: skip
-    columns_of_cells = [_column([rows[run.name].get(name) for run in runs], name, form) for name in shown]
+    columns_of_cells = [_column(runs, [rows[run.name].get(name) for run in runs], name, form) for name in shown]
     table = [shown, *(list(row) for row in zip(*columns_of_cells, strict=True))]
     for line in aligned(table) if form == "table" else map("\t".join, table):
         click.echo(line)
@@ -260,11 +260,10 @@ def _cell(value: Any, column: str, form: str = "table") -> str:
     )
 
 
-def _column(values: Sequence[Any], name: str, form: str) -> list[str]:
-    """Return the cells of a column; they are complete if shortened ones would make different values look equal."""
+def _column(runs: Sequence["RunRecord"], values: Sequence[Any], name: str, form: str) -> list[str]:
+    """Return the cells of a column; those of a setting are complete if different values would look equal."""
     cells = [_cell(value, name, form) for value in values]
-    is_setting = name not in (*FIRST, *LAST)
-    if is_setting and len(set(cells)) < len({_cell(value, name, "complete") for value in values}):
+    if _is_setting(name, runs) and len(set(cells)) < len({_cell(value, name, "complete") for value in values}):
         return [_cell(value, name, "complete") for value in values]
     return cells
 

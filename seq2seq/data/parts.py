@@ -79,7 +79,7 @@ class Parts(Source):
         self._parts = [JsonLines(path, columns, weight, cache) for path in paths]
         for path, part in zip(paths, self._parts, strict=True):
             if part.sha256 != _written(path).get("sha256", part.sha256):
-                remedy = f"delete it, and run the same s2s {file.stem} command again"
+                remedy = "delete it, and repeat the command that made the folder"
                 raise DataError(f"{path}: is not the file that was written with {facts_path(path).name}; {remedy}")
         self.name, self.weight, self.size = str(folder), weight, None
         self.fingerprint = combined_fingerprint("parts", *(part.fingerprint for part in self._parts))

@@ -67,7 +67,7 @@ class Chance:
         low, high = 0.0, self.error
         while self.p_value(high) > p_value:
             low, high = high, 2 * high
-        for _ in range(30):
+        for _ in range(18):
             middle = (low + high) / 2
             low, high = (middle, high) if self.p_value(middle) > p_value else (low, middle)
         return high
@@ -187,7 +187,7 @@ def two_sided_p_value(first: Resampled, second: Resampled) -> float:
     Unlike a count of resamples it has no lowest value, so that it can be corrected for many pairs.
     """
     difference, chance = abs(first.score - second.score), chance_of_difference(first, second)
-    if not difference or first.num_lines == 1:
+    if difference <= _rounding(first, second) or first.num_lines == 1:
         return 1.0
     if not varies(first, second, chance):  # all lines differ by as much
         return 0.0
@@ -196,7 +196,11 @@ def two_sided_p_value(first: Resampled, second: Resampled) -> float:
 
 def varies(first: Resampled, second: Resampled, chance: Chance) -> bool:
     """Whether the difference of two scores varies over test sets or seeds by more than rounding."""
-    return chance.error > _NOISE * max(abs(first.score), abs(second.score))
+    return chance.error > _rounding(first, second)
+
+
+def _rounding(first: Resampled, second: Resampled) -> float:
+    return _NOISE * max(abs(first.score), abs(second.score))
 
 
 def detectable(chance: Chance, num_pairs: int) -> float:

@@ -31,7 +31,7 @@ SECONDS_TO_FINISH = 20.0  # for what is not sent yet at the end; a second signal
 PARAMETERS_AT_ONCE, LONGEST_KEY, LONGEST_PARAMETER = 100, 250, 500  # limits of MLflow servers
 _OTHER_CHARACTER = re.compile(r"[^\w.\- :]")  # in a key of MLflow; a slash would make folders
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
-_SQLITE = "sqlite:///"
+_SQLITE, _HALF_MADE = "sqlite:///", re.compile("table .* already exists|no such (table|column)")
 _REMOTE_RUNS_LOCK = threading.Lock()
 
 Say = Callable[[str, int], None]
@@ -145,7 +145,7 @@ class MLflow:
                 experiment = mlflow.set_experiment(**self._experiment())
                 self._run = self._client.create_run(experiment.experiment_id, run_name=run.name).info.run_id
         except Exception as error:
-            if type(error).__name__ != "OperationalError" or not place.startswith(_SQLITE):
+            if not place.startswith(_SQLITE) or not _HALF_MADE.search(str(error)):
                 raise
             file = place.removeprefix(_SQLITE)
             raise RunError(f"{file} cannot be used, as after a kill while it was made; move it away") from error

@@ -58,7 +58,7 @@ def remove(removal: Removal) -> int:
         state = latest_state(folder)
         if not (finished := end_of(folder, state)) or damage(folder.best):
             return 0
-        write_note(folder.cleaned, {"finished": finished, "step": state.get("step")})
+        write_note(folder.cleaned, {"finished": finished, "step": state.get("step"), "seconds": state.get("seconds")})
         for path in removal.folders:
             atomic.remove_folder(path)
     return len(removal.folders)

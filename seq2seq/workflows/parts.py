@@ -181,13 +181,14 @@ def _differences(there: Any, here: Any, told: Mapping[str, str], name: str = "")
 
 
 def written_parts(folder: Path, num_parts: int) -> tuple[int, int]:
-    """Return the number of parts that are there, and that of their lines; nothing is changed."""
+    """Return the number of parts that are complete, and that of their lines; nothing is changed."""
     found = []
     for number in range(num_parts):
-        with contextlib.suppress(DamagedFile):
-            if (path := part_path(folder, number)).exists():
-                found.append(read_object(facts_path(path)).get("lines"))
-    return len(found), sum(lines for lines in found if isinstance(lines, int))
+        with contextlib.suppress(DamagedFile, KeyError, TypeError):
+            facts = read_object(facts_path(path := part_path(folder, number)))
+            verify(path, facts)
+            found.append(int(facts["lines"]))
+    return len(found), sum(found)
 
 
 def make_parts(

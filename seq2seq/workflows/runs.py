@@ -110,19 +110,19 @@ def read_run(path: Path, name: str | None = None) -> RunRecord:
     problems += _problems_of(folder, state)
     made = read_note(folder.made_with).get("machine")
     made = made if isinstance(made, Mapping) else {}
-    logged = *records, newest, read_note(folder.cleaned)  # the checkpoint of a stop may be newer than the log
+    saved = [newest, read_note(folder.cleaned)]  # the checkpoint of a stop may be newer than the log
     scores = _scores_of(folder)
     return RunRecord(
         name=name or path.resolve().name,
         folder=folder,
         state=state,
         note="; ".join([*[why] * bool(why), *problems]),
-        step=max(record["step"] for record in ({"step": 0}, *logged) if isinstance(record.get("step"), int)),
+        step=max(record["step"] for record in ({"step": 0}, *records, *saved) if isinstance(record.get("step"), int)),
         settings=settings,
         validation=_validation_of(folder),
         tests={column: score["value"] for column, score in scores.items()},
         conditions=_conditions_of(folder, scores),
-        hours=max(_last(records, "seconds"), _last([newest], "seconds")) / 3600,
+        hours=max(_last(records, "seconds"), _last(saved, "seconds")) / 3600,
         machine=" ".join(str(made[key]) for key in ("host", "device") if key in made),
         num_bytes=folder_size(path),
         broken_lines=len(broken),
@@ -159,10 +159,12 @@ def scored_differently(runs: Sequence[RunRecord]) -> dict[str, list[str]]:
     A condition that a run did not record is not a difference.
     """
     found: dict[str, list[str]] = {}
-    if any(run.validation for run in runs) and len(validation_sets(runs)) > 1:
-        found["validation sets"] = list(dict.fromkeys(column for run in runs for column in run.validation))
-    elif any("valid_loss" in run.validation for run in runs) and len(tokenizers(runs)) > 1:
-        found["tokenizers"] = ["valid_loss"]
+    for column in dict.fromkeys(column for run in runs for column in run.validation):
+        validated = [run for run in runs if column in run.validation]
+        if len(validation_sets(validated)) > 1:
+            found.setdefault("validation sets", []).append(column)
+        elif column == "valid_loss" and len(tokenizers(validated)) > 1:
+            found["tokenizers"] = [column]
     for column in dict.fromkeys(column for run in runs for column in run.tests):
         own = [run.conditions for run in runs if column in run.tests]
         dataset = column.rpartition(" ")[0]
@@ -183,8 +185,7 @@ def validation_sets(runs: Sequence[RunRecord]) -> set[str]:
 
 def tokenizers(runs: Sequence[RunRecord]) -> set[str]:
     """Return the fingerprints of the tokenizers that runs recorded."""
-    found = (read_note(run.folder.identity).get(TOKENIZER) for run in runs)
-    return {value for value in found if isinstance(value, str)}
+    return {str(value) for run in runs if (value := read_note(run.folder.identity).get(TOKENIZER))}
 
 
 def _with_sources_alike(runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -268,8 +269,7 @@ def _problems_of(folder: RunFolder, state: str) -> list[str]:
     """Return which files of a run are damaged, or missing although it has finished."""
     notes = (folder.identity, folder.made_with, folder.test_scores, folder.cleaned)
     found = [f"{path.name} cannot be read" for path in notes if path.exists() and not read_note(path)]
-    if state == FINISHED and not folder.metrics.exists():
-        found.append(f"{folder.metrics.name} is missing")
+    found += [f"{folder.metrics.name} is missing"] * (state == FINISHED and not folder.metrics.exists())
     if not (best := atomic.standing(folder.best)).is_dir():
         return [*found, *["no best model"] * (state == FINISHED)]
     if problem := damage(best):

@@ -67,6 +67,15 @@ def test_systems_that_differ_alike_in_all_lines_are_different(metric, count):
     assert two_sided_p_value(one, one) == 1.0
 
 
+@pytest.mark.parametrize("score", [55.7, 0.1, 33.3])
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_the_mean_of_equal_seeds_is_not_another_system(score, count):
+    """It may differ in its last bit."""
+    values = np.full(1000, score, np.float32)
+    single = Resampled(score, values, 100)
+    assert two_sided_p_value(over_seeds([single] * count), single) == 1.0
+
+
 def test_holm_rejects_as_the_procedure_does_step_by_step():
     draw = random.Random(1)
     for _ in range(50):

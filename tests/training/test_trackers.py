@@ -320,6 +320,11 @@ def test_a_database_of_mlflow_that_a_kill_left_is_named(tmp_path, monkeypatch, c
     train("run", max_steps=4, trackers=["mlflow"])
     (said,) = told(caplog)
     assert "mlflow is left out (mlflow.db cannot be used, as after a kill while it was made; move it away)" in said
+    caplog.clear()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///missing/mlflow.db")
+    train("run", max_steps=8, trackers=["mlflow"])
+    (said,) = told(caplog)
+    assert "move it away" not in said
 
 
 def blocks(path: Path) -> list[tuple[int, bytes]]:

@@ -139,6 +139,33 @@ def test_figures_of_different_validation_sets_are_not_compared(tmp_path, capsys,
     assert bool(drawn.note) == bool(kind)
 
 
+def test_a_figure_that_one_run_has_is_compared_with_none(tmp_path, capsys):
+    for name, identity in (("one", "x"), ("two", "x"), ("other", "y")):
+        run = make_run(tmp_path / name, 20.0)
+        (run / "identity.json").write_text(json.dumps({"data.valid": identity, "tokenizer": identity}))
+    about = json.loads((run / "best" / "config.json").read_text())
+    (run / "best" / "config.json").write_text(json.dumps({**about, "metrics": {"accuracy": 0.5}}))
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "cannot be compared" not in capsys.readouterr().err
+
+
+def test_scores_are_rounded_even_if_they_look_equal(tmp_path, capsys):
+    for name, bleu in (("one", 13.475451434488123), ("two", 13.475499)):
+        make_run(tmp_path / name, bleu)
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "13.4754" not in capsys.readouterr().out
+
+
+def test_cleaning_keeps_step_and_hours(tmp_path):
+    run = make_run(tmp_path / "run", 20.0)
+    state = {"finished": "max_steps 57 reached", "step": 57, "seconds": 7200.0}
+    (run / "checkpoints" / "step_00000040" / "state.json").write_text(json.dumps({"run": state}))
+    before = read_run(run)
+    assert main(["runs", "clean", str(tmp_path), "--keep", "best", "--yes"]) == 0
+    after = read_run(run)
+    assert (after.step, after.hours, after.note) == (before.step, before.hours, before.note) == (57, 2.0, before.note)
+
+
 def test_validations_lie_between_the_log_lines_of_training(tmp_path):
     run = make_run(tmp_path / "run", 20.0)
     records = [{"step": step, "seconds": 36.0 * step, "tokens_per_second": 1e6} for step in (50, 100)]

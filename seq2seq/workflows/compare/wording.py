@@ -7,6 +7,8 @@ from seq2seq.workflows.compare.comparison import Figure, PairTest, SystemCompari
 from seq2seq.workflows.compare.sentences import PairSentences
 from seq2seq.workflows.compare.views import LINES
 
+LARGEST_SCORE = 100.0
+
 
 def cell(figure: Figure) -> str:
     """Return text such as `32.41 ± 1.20 ab`, with the standard deviation over seeds."""
@@ -46,6 +48,8 @@ def verdict(pair: PairTest) -> str:
         return "different"
     if pair.detectable is None:
         return "no difference found" if pair.difference else "no difference"
+    if pair.is_over_seeds and pair.detectable > LARGEST_SCORE:
+        return "no difference found; too few seeds to show one"
     return f"no difference found; {pair.detectable:.2f} or more would have shown"
 
 
