@@ -3,6 +3,7 @@
 `store`, `interop` and `data` verify files with these before reading them.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -56,6 +57,15 @@ def verify_size(path: Path, recorded: Mapping[str, str | int]) -> None:
         raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
     if size != recorded["size"]:
         raise DamagedFile(f"{path.name} has {size} bytes where {recorded['size']} were written")
+
+
+def folder_size(path: Path) -> int:
+    """Return the size of all files in a folder, in bytes; links are not followed."""
+    total = 0
+    for entry in path.rglob("*"):
+        with contextlib.suppress(OSError):  # a running process deleted it
+            total += 0 if entry.is_dir() else entry.lstat().st_size
+    return total
 
 
 def read_object(path: Path, largest: int = 64 * 2**20) -> dict[str, Any]:

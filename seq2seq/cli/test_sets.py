@@ -66,10 +66,9 @@ def given_files(references: Sequence[Path], hypotheses: Sequence[Path]) -> TestS
     if len(set(hypotheses)) < len(hypotheses):
         raise click.UsageError("a system is given twice; name each file once")
     test_set = TestSet(None, given_references(references))
-    if not hypotheses:
-        test_set.translations = {str(None): given_lines(None)}
-    for path in hypotheses:
-        test_set.translations[str(path)] = translations(path, given_lines(path))
+    for path in hypotheses or (None,):
+        lines = given_lines(path)
+        test_set.translations[str(path)] = lines if path is None else translations(path, lines)
     return test_set
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from seq2seq import __version__, atomic
 from seq2seq.config.description import ModelDescription
 from seq2seq.errors import ModelError, RunError
+from seq2seq.files import folder_size
 from seq2seq.interop import ctranslate2
 from seq2seq.lines import shown_name
 from seq2seq.text.tokenizer import TokenizerPair
@@ -91,7 +92,7 @@ def cached_models() -> list[CachedModel]:
                     entry,
                     Path(os.fsdecode(origin.read_bytes())) if origin.exists() else None,
                     entry.name.split("-", 2)[-1],
-                    sum(path.stat().st_size for path in entry.rglob("*") if path.is_file()),
+                    folder_size(entry),
                     entry.stat().st_mtime,
                 )
             )

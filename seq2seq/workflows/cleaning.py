@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq import atomic
+from seq2seq.files import folder_size
 from seq2seq.store.finding import damage
 from seq2seq.tasks.run_folder import write_note
-from seq2seq.workflows.runs import FINISHED, RunRecord, end_of, folder_size, latest_state
+from seq2seq.workflows.runs import FINISHED, RunRecord, end_of, latest_state
 
 
 @dataclass(frozen=True)

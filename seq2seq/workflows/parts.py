@@ -84,15 +84,11 @@ def finished_part(folder: Path, number: int) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        facts = read_object(facts_path(path))
-        verify(path, facts)
-        PartCounts().add(facts)
-    except (DamagedFile, KeyError, TypeError, AttributeError) as error:
-        why = error if isinstance(error, DamagedFile) else reason(error)
-        logger.warning("%s: made again, because it is damaged (%s)", path, why)
+        return _facts_of(path)
+    except DamagedFile as error:
+        logger.warning("%s: made again, because it is damaged (%s)", path, error)
         path.unlink(missing_ok=True)
         return None
-    return facts
 
 
 @contextlib.contextmanager
@@ -114,10 +110,9 @@ def open_parts(
         UserError: the folder has something else, or work of another identity, or another process has it open.
     """
     find_parts(folder, identity, told, file)  # before a lock file is made in it
-    is_new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        if is_new or os.access(folder, os.W_OK):  # what is finished may be read-only
+        if os.access(folder, os.W_OK):  # what is finished may be read-only
             if not stack.enter_context(atomic.locked(folder / LOCK, wait=False)):
                 raise UserError(f"{folder}: another process writes into it; wait for it, or name another folder")
             atomic.remove_leftovers(folder)
@@ -184,11 +179,24 @@ def written_parts(folder: Path, num_parts: int) -> tuple[int, int]:
     """Return the number of parts that are complete, and that of their lines; nothing is changed."""
     found = []
     for number in range(num_parts):
-        with contextlib.suppress(DamagedFile, KeyError, TypeError):
-            facts = read_object(facts_path(path := part_path(folder, number)))
-            verify(path, facts)
-            found.append(int(facts["lines"]))
+        with contextlib.suppress(DamagedFile):
+            found.append(_facts_of(part_path(folder, number))["lines"])
     return len(found), sum(found)
+
+
+def _facts_of(path: Path) -> dict[str, Any]:
+    """Return the facts of a part.
+
+    Raises:
+        DamagedFile: the part or its facts are missing or damaged.
+    """
+    try:
+        facts = read_object(facts_path(path))
+        verify(path, facts)
+        PartCounts().add(facts)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DamagedFile(reason(error)) from error
+    return facts
 
 
 def make_parts(

@@ -5,6 +5,7 @@ and learning curves from them. Nothing here imports torch, and a damaged file lo
 """
 
 import contextlib
+import functools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from seq2seq import atomic
 from seq2seq.config import file as config_file
 from seq2seq.config.yaml_text import YamlProblem, read_yaml
 from seq2seq.errors import DataError, ModelError, counted
-from seq2seq.files import LARGEST_STATE, DamagedFile, read_object
+from seq2seq.files import LARGEST_STATE, DamagedFile, folder_size, read_object
 from seq2seq.lines import read_records, read_regular
 from seq2seq.store.finding import CONFIG, GENERATION, LATEST, damage
 from seq2seq.tasks.run_folder import TOKENIZER, RunFolder, read_note
@@ -59,6 +60,11 @@ class RunRecord:
     num_bytes: int = 0
     broken_lines: int = 0
     """Number of lines of metrics.jsonl that are not records."""
+
+    @functools.cached_property
+    def identity(self) -> dict[str, Any]:
+        """Fingerprints of data and tokenizers."""
+        return read_note(self.folder.identity)
 
     @property
     def figures(self) -> dict[str, float]:
@@ -107,7 +113,6 @@ def read_run(path: Path, name: str | None = None) -> RunRecord:
         problems.append(f"{counted(len(broken), 'broken line')} in {folder.metrics.name}")
     newest = latest_state(folder)
     state, why = _state_of(folder, settings, records, newest)
-    problems += _problems_of(folder, state)
     made = read_note(folder.made_with).get("machine")
     made = made if isinstance(made, Mapping) else {}
     saved = [newest, read_note(folder.cleaned)]  # the checkpoint of a stop may be newer than the log
@@ -116,7 +121,7 @@ def read_run(path: Path, name: str | None = None) -> RunRecord:
         name=name or path.resolve().name,
         folder=folder,
         state=state,
-        note="; ".join([*[why] * bool(why), *problems]),
+        note="; ".join([*[why] * bool(why), *problems, *_problems_of(folder, state)]),
         step=max(record["step"] for record in ({"step": 0}, *records, *saved) if isinstance(record.get("step"), int)),
         settings=settings,
         validation=_validation_of(folder),
@@ -178,14 +183,13 @@ def scored_differently(runs: Sequence[RunRecord]) -> dict[str, list[str]]:
 
 def validation_sets(runs: Sequence[RunRecord]) -> set[str]:
     """Return the fingerprints of the validation sets that runs recorded, as one text for each run."""
-    of_runs = (read_note(run.folder.identity).items() for run in runs)
-    found = (sorted(item for item in items if item[0].startswith("data.valid")) for items in of_runs)
+    found = (sorted(item for item in run.identity.items() if item[0].startswith("data.valid")) for run in runs)
     return {str(items) for items in found if items}
 
 
 def tokenizers(runs: Sequence[RunRecord]) -> set[str]:
     """Return the fingerprints of the tokenizers that runs recorded."""
-    return {str(value) for run in runs if (value := read_note(run.folder.identity).get(TOKENIZER))}
+    return {str(value) for run in runs if (value := run.identity.get(TOKENIZER))}
 
 
 def _with_sources_alike(runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -281,9 +285,9 @@ def _problems_of(folder: RunFolder, state: str) -> list[str]:
 
 def _was_scored_otherwise(folder: RunFolder) -> bool:
     """Whether the best model has other search settings than those of the test scores."""
-    scored, search = read_note(folder.test_scores).get("scored"), _search_of(folder)
+    search = _search_of(folder)
     try:
-        settings = json.loads(scored["measure"])["search"]
+        settings = json.loads(read_note(folder.test_scores)["scored"]["measure"])["search"]
         return any(search.get(key, value) != value for key, value in settings.items())
     except (TypeError, ValueError, KeyError, AttributeError):  # of an earlier version
         return False
@@ -323,10 +327,7 @@ def _time_left(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
 
 
 def _validation_of(folder: RunFolder) -> dict[str, float]:
-    try:
-        metrics = read_object(atomic.standing(folder.best) / CONFIG).get("metrics")
-    except DamagedFile:
-        return {}
+    metrics = read_note(atomic.standing(folder.best) / CONFIG).get("metrics")
     metrics = metrics if isinstance(metrics, Mapping) else {}
     return {name: metrics[name] for name in VALIDATION if is_number(metrics.get(name))}
 
@@ -359,15 +360,6 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def folder_size(path: Path) -> int:
-    """Return the size of all files in a folder, in bytes; links are not followed."""
-    total = 0
-    for entry in path.rglob("*"):
-        with contextlib.suppress(OSError):  # a running process deleted it
-            total += 0 if entry.is_dir() else entry.lstat().st_size
-    return total
-
-
 # -- how two runs differ -----------------------------------------------------------------------------------------------
 
 
@@ -380,7 +372,7 @@ def differences(first: RunRecord, second: RunRecord) -> dict[str, dict[str, tupl
     sides = [
         {
             **read_note(run.folder.made_with), "config": run.settings, "search": _search_of(run.folder),
-            "data": read_note(run.folder.identity), "tests": run.conditions,
+            "data": run.identity, "tests": run.conditions,
         }
         for run in _with_sources_alike((first, second))
     ]  # fmt: skip
@@ -393,8 +385,8 @@ def differences(first: RunRecord, second: RunRecord) -> dict[str, dict[str, tupl
             if one.get(key) != other.get(key)
         }
         if subject == "search":
-            in_config = found.get("config", {})
-            changed = {key: sides for key, sides in changed.items() if in_config.get(f"search.{key}") != sides}
+            settings = found.get("config", {})
+            changed = {key: sides for key, sides in changed.items() if settings.get(f"search.{key}") != sides}
         if changed:
             found[subject] = changed
     return found

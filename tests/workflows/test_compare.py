@@ -395,5 +395,6 @@ def test_losses_of_different_tokenizers_are_not_on_one_axis(tmp_path):
     assert set(found.curves.points) == {"bleu"}
     assert "different tokenizers" in page(found)
     (tmp_path / "two" / "identity.json").write_text(json.dumps({"tokenizer": "one"}))
+    systems[1] = System("two", REFERENCE, None, run_of(tmp_path / "two"))
     found = compare(systems, Lines("set", [REFERENCE]), ["chrf"], apart=True)
     assert set(found.curves.points) == {"bleu", "valid_loss"}

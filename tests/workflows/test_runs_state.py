@@ -1,4 +1,4 @@
-"""What `s2s runs` says of runs that are damaged, stopped or tuned, and which differences it must not hide."""
+"""`s2s runs` names what is damaged, stopped or tuned, and hides no difference of runs."""
 
 import json
 from collections.abc import Callable

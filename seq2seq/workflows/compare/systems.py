@@ -160,8 +160,11 @@ def _configuration(system: System) -> str | None:
     """
     if system.run is None or not system.run.settings or not isinstance(system.seed, int):
         return None
-    identity = read_note(system.run.folder.identity)
-    inputs = {key: value for key, value in identity.items() if key.startswith("data.") or key.endswith(".init_from")}
+    inputs = {
+        key: value
+        for key, value in system.run.identity.items()
+        if key.startswith("data.") or key.endswith(".init_from")
+    }
     free = {SEED, *SEARCH_FREE, *paths_of(inputs)}
     settings = {key: value for key, value in system.run.settings.items() if key not in free and changes_model(key)}
     tuned = read_note(system.run.folder.best / GENERATION).get("search")
