@@ -229,15 +229,22 @@ def make_parts(
             total.add(facts)
             report(number, facts)
     failed: dict[int, Exception] = {}
-    for number, outcome in completed(work, missing, workers):
-        if isinstance(outcome, OSError):
-            raise outcome  # it concerns every part
-        if isinstance(outcome, Exception):
-            failed[number] = outcome
-            logger.warning("%s: %s", part_path(folder, number), outcome)
-        else:
-            total.add(outcome)
-            report(number, outcome)
+    num_complete = num_parts - len(missing)
+    try:
+        for number, outcome in completed(work, missing, workers):
+            if isinstance(outcome, OSError):
+                raise outcome  # it concerns every part
+            if isinstance(outcome, Exception):
+                failed[number] = outcome
+                logger.warning("%s: %s", part_path(folder, number), outcome)
+            else:
+                num_complete += 1
+                total.add(outcome)
+                report(number, outcome)
+    except KeyboardInterrupt:
+        done = f"{num_complete:,} of {counted(num_parts, 'part')}"
+        logger.info("%s: interrupted; %s complete; the same command continues", folder, done)
+        raise
     if failed:
         names = [part_path(folder, number).name for number in sorted(failed)]
         first = failed[min(failed)]

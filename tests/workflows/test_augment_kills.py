@@ -6,6 +6,7 @@ SIGKILL comes to the command itself or to one of its workers. A cluster of other
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -80,6 +81,22 @@ def test_killed_at_random_moments_the_folder_gets_the_same_bytes(workers, place)
         kills += 1
     assert kills >= 4, (place / f"{name}.log").read_text()
     assert started(place, name, workers).wait(SECONDS) == 0, (place / f"{name}.log").read_text()
+    assert contents(place / name) == contents(place / "whole")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_tells_how_much_is_complete(workers, place):
+    name = f"stopped-{workers}"
+    command = started(place, name, workers)
+    while command.poll() is None and parts(place / name) < 3:
+        time.sleep(0.002)
+    command.send_signal(signal.SIGINT)
+    assert command.wait(SECONDS) == 130
+    told = [line for line in (place / f"{name}.log").read_text().splitlines() if "interrupted" in line]
+    complete = int(re.fullmatch(rf"s2s: .*{name}: interrupted; (\d+) of 40 parts complete; .*continues", told[-1])[1])
+    assert len(told) == 1
+    assert 3 <= complete <= parts(place / name)
+    assert started(place, name, workers).wait(SECONDS) == 0
     assert contents(place / name) == contents(place / "whole")
 
 
