@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from seq2seq.inference.scorer import PairScore, Scorer
     from seq2seq.inference.translation import Translation
     from seq2seq.inference.translator import Translator
+    from seq2seq.text.direction import Direction
     from seq2seq.text.glossary import Glossary
     from seq2seq.workflows.train import Run, train
 
 __version__ = "0.1.0"
 __all__ = [
-    "Aligner", "Classification", "Classifier", "Glossary", "PairScore", "Pipeline", "Run", "Score", "Scorer",
-    "Translation", "Translator", "UserError", "__version__", "compare_systems",
-    "score_sentences", "score_texts", "train",
+    "Aligner", "Classification", "Classifier", "Direction", "Glossary", "PairScore", "Pipeline", "Run", "Score",
+    "Scorer", "Translation", "Translator", "UserError", "__version__", "compare_systems", "score_sentences",
+    "score_texts", "train",
 ]  # fmt: skip
 
 _HOMES = {
@@ -35,6 +36,7 @@ _HOMES = {
     "seq2seq.inference.scorer": ("PairScore", "Scorer"),
     "seq2seq.inference.translation": ("Translation",),
     "seq2seq.inference.translator": ("Translator",),
+    "seq2seq.text.direction": ("Direction",),
     "seq2seq.text.glossary": ("Glossary",),
     "seq2seq.workflows.train": ("Run", "train"),
 }

@@ -109,7 +109,8 @@ def reason(error: BaseException) -> str:
         case UnicodeDecodeError():
             return f"not UTF-8 at byte {error.start + 1:,}"
         case json.JSONDecodeError():
-            return f"{error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1:,}"
+            problem = error.msg.removesuffix(" at")
+            return f"{problem[:1].lower()}{problem[1:]} at character {error.pos + 1:,}"
         case RecursionError():
             return "nested too deeply"
         case MemoryError():

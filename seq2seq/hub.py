@@ -12,7 +12,7 @@ from seq2seq.errors import ModelError
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 PATTERNS = ("*.json", "*.safetensors", "*.spm", "sentencepiece.bpe.model", "README.md")
-TORCH_FILE = "pytorch_model.bin"
+TORCH_FILES = ("pytorch_model.bin", "pytorch_model-*.bin")  # whole, or in parts with a JSON index
 REASONS = {
     "RepositoryNotFoundError": "no model has this name, or it is not public",
     "GatedRepoError": "it requires a login; run `hf auth login`",
@@ -28,7 +28,7 @@ def is_hub_name(name: str | Path) -> bool:
 
 def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
     """Download a model of the hub, or find it in the cache, and return its folder; with `torch_file`, include
-    `pytorch_model.bin`.
+    `pytorch_model.bin` or its parts.
 
     Raises:
         ModelError: the model does not exist, is not accessible, or cannot be downloaded.
@@ -37,7 +37,7 @@ def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
 
     name = Path(name).as_posix()
     try:
-        patterns = [*PATTERNS, TORCH_FILE] if torch_file else list(PATTERNS)
+        patterns = [*PATTERNS, *TORCH_FILES] if torch_file else list(PATTERNS)
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # a dozen kinds, from the network, the server and the cache
         reason = REASONS.get(type(error).__name__, "the download failed; try again later")

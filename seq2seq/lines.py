@@ -37,6 +37,7 @@ OnInvalid = Callable[[int], None]
 DAMAGE = (OSError, EOFError, zlib.error)
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
+TAR, TAR_AT = b"ustar", 257  # in the header of the first member
 _SHEET = "an Excel file, another office document or a zip archive; export it as UTF-8 text, TSV or CSV, or extract it"
 _DATASET = "name its folder with the key hub to train on it, or write one column as UTF-8 text"
 _WRITE_TEXT = "write its sentences as UTF-8 text with the program that made it"
@@ -55,6 +56,7 @@ _NO_TEXT = {
         (b"(lp0\n", b"(dp0\n", b"]q\0", b"}q\0", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5"),
         f"a Python pickle; {_WRITE_TEXT}",
     ),
+    GZIP: "compressed twice with gzip; decompress it once (gunzip)",
     b"\xfd7zXZ\x00": "compressed with xz; decompress it, or use gzip",
     b"\x28\xb5\x2f\xfd": "compressed with zstd; decompress it, or use gzip",
     **{b"BZh%d1AY&SY" % level: "compressed with bzip2; decompress it, or use gzip" for level in range(1, 10)},
@@ -119,6 +121,8 @@ def _problem(head: bytes) -> str | None:
     accepted."""
     if problem := next((problem for magic, problem in _NO_TEXT.items() if head.startswith(magic)), None):
         return problem
+    if head[TAR_AT:].startswith(TAR):
+        return "a tar archive; extract it (tar -xf FILE)"
     encoding = next((encoding for bom, encoding in _OTHER_BOMS.items() if head.startswith(bom)), None)
     if encoding is None and b"\0" in head and len(head) >= _MIN_BYTES:
         guesses = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
@@ -235,9 +239,12 @@ def checked_texts(texts: Iterable[str], function: str) -> list[str]:
     Raises:
         TypeError: `texts` is a single text, whose letters would count as texts, or contains something else than texts.
     """
-    found = None if isinstance(texts, str | bytes) or not isinstance(texts, Iterable) else list(texts)
-    if found is None or not all(isinstance(text, str) for text in found):
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
         raise TypeError(f"{function} takes a list of texts; put a single text into a list")
+    found = list(texts)
+    for place, text in enumerate(found):
+        if not isinstance(text, str):
+            raise TypeError(f"{function} takes a list of texts, but item {place} is of type {type(text).__name__}")
     return found
 
 

@@ -163,14 +163,18 @@ def _curves(records: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> di
         if not (name.endswith("_se") and name.removesuffix("_se") in names)  # a standard error
     }
     for key, label in {**keys, **of_directions}.items():
-        points = {
-            record["step"]: value
-            for record in records
-            if "step" in record and isinstance(value := record.get(key), int | float) and math.isfinite(value)
-        }
+        points = {record["step"]: record[key] for record in records if _is_point(record, key)}
         if points:
             curves[label] = sorted(points.items())
     return curves
+
+
+def _is_point(record: Mapping[str, Any], key: str) -> bool:
+    """Whether a record has a step and a finite value of a key."""
+    try:
+        return all(math.isfinite(record[name]) for name in ("step", key))
+    except (KeyError, TypeError, OverflowError):
+        return False
 
 
 @contextlib.contextmanager

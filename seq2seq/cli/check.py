@@ -106,8 +106,10 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "dict[str, Corpora]":
     """Return the corpora of each direction by its name, which is empty for a single one."""
     from seq2seq.config.file import load
     from seq2seq.inspection.check import Corpora
+    from seq2seq.tasks.inputs import completed
 
-    config = load(path, overrides)
+    written = load(path, overrides)
+    config, tokenizers = completed(written)
     translates = config.task == "translation"
     single = (config.source_language or "", config.target_language or "") if translates else None
     whole = Corpora(
@@ -116,10 +118,11 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "dict[str, Corpora]":
         languages=single,
         filters=config.data.filters,
         tokenizer=config.tokenizer,
-        preset=config.model.preset,
+        model=written.model,
         training=config.training,
         seed=config.seed,
         label_names=config.data.label_names,
+        tokenizers=tokenizers,
     )
     if config.languages is None:
         return {"": whole}

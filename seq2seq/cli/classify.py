@@ -8,7 +8,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.errors import DataError, some_of
+from seq2seq.errors import DataError, shown, some_of
 from seq2seq.lines import aligned, readable_again
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @click.option(
     "--gold",
     type=options.FILE,
-    help="Score on this file instead: TSV or CSV with the columns sentence (or text) and label. Without a header, the "
-    "first column is the text.",
+    help="Score on this file instead: TSV, CSV or .jsonl with the columns sentence (or text) and label. Without a "
+    "header, the first column is the text.",
 )
 @options.batch_tokens_option
 @options.computing_options
@@ -75,12 +75,17 @@ def _score(classifier: "Classifier", gold: Path) -> "ClassificationReport":
     from seq2seq.data.sources import open_labelled
     from seq2seq.evaluation.classification import classification_report
 
+    kind = "jsonl" if gold.name.lower().removesuffix(".gz").endswith(".jsonl") else "tsv"
     with readable_again(gold) as path:
-        examples = list(open_labelled(SourceConfig(tsv=path)))
+        examples = list(open_labelled(SourceConfig(**{kind: path})))
+    if not examples:
+        raise DataError(f"{gold}: no texts with labels; there is nothing to score")
     labels = [classifier.name_of(example.label) for example in examples]
-    if unknown := sorted(set(labels) - set(classifier.labels)):
-        known = some_of(classifier.labels)
-        raise DataError(f"{gold}: the model has no label {some_of(unknown[:1])!r}; its labels are {known}")
+    known = classifier.labels
+    if wrong := next((pair for pair in zip(labels, examples, strict=True) if pair[0] not in known), None):
+        label, example = wrong
+        problem = f"the model has no label {shown(label)}, which the text {shown(example.text)} has"
+        raise DataError(f"{gold}: {problem}; its labels are {some_of(known)}")
     answers = classifier.classify([example.text for example in examples])
     return classification_report(labels, [answer.label for answer in answers], classifier.labels)
 

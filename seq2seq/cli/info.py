@@ -179,7 +179,10 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         from seq2seq.store.footprint import shown_bytes
 
         needs = {name: shown_bytes(count) for name, count in memory.items()}
-        yield "memory", "{float32} to translate, {int8} with --quantization int8, {training} to train".format(**needs)
+        uses = "{float32} to translate, {int8} with --quantization int8, {training} to train"
+        if described["task"] == "classification":
+            uses = "{float32} to classify, {training} to train"
+        yield "memory", uses.format(**needs)
     yield "architecture", _architecture(described["model"], described["task"])
     yield "vocabulary", _vocabulary(**described["vocabulary"])
     yield "tokenizer", described["tokenizer_fingerprint"]
@@ -191,11 +194,12 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _architecture(model: Mapping[str, Any], task: str) -> str:
-    layers, tied = f"{model['num_encoder_layers']}", ""
+    layers, tied = counted(model["num_encoder_layers"], "layer"), ""
     if task == "translation":
-        layers, tied = f"{layers}+{model['num_decoder_layers']}", f", embeddings tied: {model['tied_embeddings']}"
+        layers = f"{model['num_encoder_layers']}+{model['num_decoder_layers']} layers"
+        tied = f", embeddings tied: {model['tied_embeddings']}"
     return (
-        f"{layers} layers, d_model {model['d_model']}, "
+        f"{layers}, d_model {model['d_model']}, "
         f"{model['num_heads']} heads of {model['head_dim'] or model['d_model'] // model['num_heads']}, "
         f"d_ff {model['d_ff']}, {model['activation']}, "
         f"{model['norm_position']}-norm ({model['norm']}), {model['positions']} positions{tied}"

@@ -100,7 +100,7 @@ def _problems(values: dict[str, Any]) -> list[str]:
     while True:
         try:
             checked = Config.model_validate(values)
-            has_languages = not any(place[:1] == ("languages",) for place in changed)
+            has_languages = not any(place[0].endswith(("language", "languages")) for place in changed)
             has_stages = not any(place[:2] in (("data", "stages"), ("data", "train")) for place in changed)
             problems += stage_problems(checked) if has_stages else []
             return problems + _cross_check(checked) + (_of_languages(checked) if has_languages else [])
@@ -169,7 +169,7 @@ def _read_values(text: str, origin: str) -> tuple[dict[str, Any], list[str]]:
 def _apply_override(values: dict[str, Any], override: str) -> list[str]:
     key, separator, text = override.partition("=")
     *parents, last = key.strip().split(".")
-    if not separator or not key or len(parents) > MOST_PARENTS:
+    if not separator or not all([*parents, last]) or len(parents) > MOST_PARENTS:
         return [f"--set {shown(override)}: write KEY=VALUE, such as training.max_steps=100"]
     try:
         value, problems = read_yaml(text) if text else (None, [])

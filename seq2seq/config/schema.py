@@ -350,6 +350,13 @@ class Config(Section):
         if not all(isinstance(side, str) for side in single) or languages.keys() - {"source", "target", "tags"}:
             return given
         others = {key: value for key, value in given.items() if key != "languages"}
+        data, training, names = others.get("data"), others.get("training"), {"-".join(map(str, single))}
+        valid = data.get("valid") if isinstance(data, Mapping) else None
+        if isinstance(valid, Mapping) and len(valid) == 1 and isinstance(only := next(iter(valid.values())), Mapping):
+            names |= valid.keys()
+            others["data"] = {**data, "valid": only}
+        if isinstance(training, Mapping) and training.get("best_of") in names:  # the mean of one
+            others["training"] = {key: value for key, value in training.items() if key != "best_of"}
         return {**others, "source_language": single[0], "target_language": single[1]}
 
     def sides_of(self, source: SourceConfig, name: str = "") -> Sides | None:

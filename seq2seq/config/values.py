@@ -135,6 +135,9 @@ def _find(path: Path, kind: str, own_folder: Path) -> Path:
             return path
     if any(candidate.is_fifo() for candidate in candidates):
         raise ValueError(f"{path} is a pipe, which can be read only once; write what it gives to a file first")
+    if other := next((candidate for candidate in candidates if candidate.exists()), None):
+        is_other = "a folder" if other.is_dir() else "a file" if kind == "folder" else "a device"
+        raise ValueError(f"{path} is {is_other}; name a {kind}")
     parents = list(dict.fromkeys(candidate.parent for candidate in candidates))
     entries = [entry for parent in parents if parent.is_dir() for entry in parent.iterdir()]
     if not entries and len(path.parts) > 1 and path.parts[0] in PUBLIC_CORPORA:

@@ -143,6 +143,8 @@ def _in_words(error: Exception, text: str) -> str:
         if before < index and indents[0] != indents[1]:
             return f"line {index + 1} is indented differently from line {before + 1}"
         return f"line {index + 1}: a second colon, text after a complete value, or keys next to '-'; put text in quotes"
+    if problem.startswith("but found another document"):
+        return f"line {index + 1}: a second document begins; keep one"
     if "unhashable" in problem:
         return f"line {index + 1}: a key cannot be a list or have keys of its own; put it in quotes"
     return f"line {index + 1}: {problem}"

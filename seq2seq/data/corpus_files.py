@@ -74,8 +74,8 @@ def _sides(archive: Path, texts: Mapping[str, str], languages: tuple[str | None,
     """
     sides = both_sides(languages, sorted(set(texts.values()))) if any(languages) else None
     if sides is None:
-        problem = f"its text files are {some_of(list(texts))}"
-        remedy = "name the languages of source and target as they do, or extract two files"
+        problem, first = f"its text files are {some_of(list(texts))}", next(iter(texts.values()))
+        remedy = f"name the languages of source and target by these endings, such as {first}, or extract two files"
         raise DataError(f"{archive}: {problem}; {remedy}")
     found = [[name for name, ending in texts.items() if ending == side] for side in sides]
     if several := next((names for names in found if len(names) > 1), None):
@@ -129,7 +129,9 @@ def _names_in(path: Path, is_jsonl: bool) -> tuple[list[str], str | None]:
     if not is_jsonl:
         return header(path), None
     check_form(path, [JSON])
-    number, line = next(((place, line) for place, line in enumerate(read_lines(path), 1) if line.strip()), (1, ""))
+    number, line = next(((place, line) for place, line in enumerate(read_lines(path), 1) if line.strip()), (0, ""))
+    if not number:
+        return list(PAIR), None  # as a table without lines
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

@@ -12,8 +12,8 @@ from statistics import median
 from seq2seq.config.corpora import FilterConfig
 from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.examples import Example, Source
-from seq2seq.data.filters import RATIO_FROM, PairFilter
-from seq2seq.errors import UserError, quiet
+from seq2seq.data.filters import RATIO_FROM, FilterCounts, PairFilter
+from seq2seq.errors import DataError, UserError, quiet, some_of
 from seq2seq.text.tokenizer import Tokenizer
 
 # The small tokenizer sees the first examples of each source, up to SHORT times the median length.
@@ -46,27 +46,39 @@ class TokenizerText:
         self._rules = PairFilter.of(filters, sources)
 
     def side(self, index: int) -> Iterator[str]:
-        """Yield the texts of one side, in order."""
+        """Yield the texts of one side, in order.
+
+        Raises:
+            DataError: there are none.
+        """
+        counts = FilterCounts()
         for source, times in zip(self._sources, self._repeats, strict=True):
             due = 0.0
             for example in source:
-                if self._rules.rejects_text(example) is None and self._may_fit(example):
-                    due += times
-                    yield from repeat(example.texts[index], int(due))
-                    due -= int(due)
+                if rule := self._rules.rejects_text(example) or self._misfit(example):
+                    counts.drop(rule)
+                    continue
+                counts.kept += 1
+                due += times
+                yield from repeat(example.texts[index], int(due))
+                due -= int(due)
+        if not counts.kept:
+            names = some_of([source.name for source in self._sources])
+            raise DataError(f"{names}: {counts}; nothing is left to train a tokenizer on: loosen data.filters")
 
-    def _may_fit(self, example: Example) -> bool:
-        """Whether the length filters may keep an example; only examples with many characters are encoded."""
-        if self._fit([len(text) for text in example.texts]) or not self._small:
-            return True
+    def _misfit(self, example: Example) -> str | None:
+        """Return the length filter that will very likely drop an example; only examples with many characters
+        are encoded."""
+        if self._rule([len(text) for text in example.texts]) is None or not self._small:
+            return None
         sides = zip(self._small, example.texts, strict=True)
-        return self._fit([len(small.encode(text)) for small, text in sides], MARGIN)
+        return self._rule([len(small.encode(text)) for small, text in sides], MARGIN)
 
-    def _fit(self, lengths: Sequence[int], margin: float = 1.0) -> bool:
+    def _rule(self, lengths: Sequence[int], margin: float = 1.0) -> str | None:
         shorter, longer = min(lengths), max(lengths) / margin
-        return longer <= self._filters.max_length and (
-            longer <= RATIO_FROM or longer <= self._filters.max_ratio * shorter
-        )
+        if longer > self._filters.max_length:
+            return "length"
+        return "ratio" if longer > max(RATIO_FROM, self._filters.max_ratio * shorter) else None
 
     @cached_property
     def _small(self) -> list[Tokenizer]:

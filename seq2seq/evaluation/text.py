@@ -363,11 +363,11 @@ def _checked(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], name: str | None = None
 ) -> tuple[list[str], list[list[str]]]:
     """Return all sides without white space at the ends of lines, which the command `sacrebleu` removes too."""
-    hypotheses = checked_texts(hypotheses, "a score")
-    references = [checked_texts(lines, "a score") for lines in references]
+    hypotheses = checked_texts(hypotheses, "scoring")
+    references = [checked_texts(lines, "scoring") for lines in references]
     for lines in references:
         if len(hypotheses) != len(lines):
-            who = f"{name} has" if name else "there are"
+            who = f"{name} has" if name else "there is" if len(hypotheses) == 1 else "there are"
             translations, wanted = counted(len(hypotheses), "translation"), counted(len(lines), "reference")
             raise DataError(f"{who} {translations} for {wanted}; give one line for each")
     if not references[0]:

@@ -300,7 +300,15 @@ def _is_better(part: _Draft, match: Match, text: str, run: Sequence[Span]) -> bo
     if any(after.occurrences(f"{form} {form}") for form in match.forms):
         return False
     is_form = any(replaced.occurrences(form) for form in match.forms)
-    return not old or is_form or len(after.occurrences(old)) < len(before.occurrences(old))
+    return not old or is_form or _times(after, old, match.forms) < _times(before, old, match.forms)
+
+
+def _times(text: Searchable, words: str, forms: Sequence[str]) -> int:
+    """Return how often a text has these words outside the forms of a term, which may contain them."""
+    terms = [span for form in forms for span in text.occurrences(form)]
+    return sum(
+        not any(first <= begin and end <= last for first, last in terms) for begin, end in text.occurrences(words)
+    )
 
 
 def _run(match: Match, details: Alignment) -> list[Span]:

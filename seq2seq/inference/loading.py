@@ -10,10 +10,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from seq2seq.config import ranges
 from seq2seq.config.schema import SearchConfig
-from seq2seq.errors import ModelError, RunError, UserError
+from seq2seq.errors import ModelError, RunError, UserError, did_you_mean, shown
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, difference
 from seq2seq.inference.engine import Engine, EngineName, Loaded, override_search
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2, read_description
@@ -64,6 +65,10 @@ def load_engine(
         UserError: a device, precision, engine, language or search setting does not exist or is not possible.
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
+    if any(not isinstance(path, str | Path | None) for path in paths):
+        raise UserError("name each model by itself, as text or a path, not in a list")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise UserError(f"threads {shown(threads)}: must be a number of at least 1")
     folders, search = [find_model(path, "translation") for path in paths], search or {}
     is_exported = _check_options(folders, engine, quantization, precision)
     has_choice = engine != "ctranslate2" and not is_exported
@@ -103,6 +108,11 @@ def _check_options(
     folders: Sequence[Path], engine: EngineName, quantization: str | None, precision: str | None
 ) -> bool:
     """Refuse options that exclude each other, and return whether a folder is a CTranslate2 folder."""
+    if engine not in get_args(EngineName):
+        raise UserError(f"engine {shown(engine)}: not one of {', '.join(get_args(EngineName))}")
+    if quantization is not None and quantization not in ranges.QUANTIZATIONS:
+        close = did_you_mean(str(quantization), ranges.QUANTIZATIONS)
+        raise UserError(f"quantization {shown(quantization)}: not one of {', '.join(ranges.QUANTIZATIONS)}{close}")
     exports = [folder for folder in folders if is_ctranslate2(folder)]
     if exports and (quantization or precision):
         raise UserError(

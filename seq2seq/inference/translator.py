@@ -79,6 +79,7 @@ class Translator:
         self._engine = engine
         self.tokenizers = tokenizers
         self._repair = repair
+        self._is_open = False  # whether `directed` has to choose languages first
         self.is_untranslatable = Untranslatable(tokenizers.source)
         self._prefixes = Prefixes(tokenizers, self._target_language)
         self._identifier = Identifier(self._possible_languages)
@@ -132,7 +133,7 @@ class Translator:
 
         Several models form an ensemble. `search` overrides search settings of the model; the other options are those
         of `load_engine`. `source_language` and `target_language` are for multilingual models. With `all_languages`, a
-        model of many languages is loaded without one, and `directed` chooses among its `choices`.
+        model of many languages is loaded without one, and `directed` chooses among its `choices` before it translates.
 
         Raises:
             ModelError: there is no model, it is damaged or not a translation model, or it does not fit the others.
@@ -146,7 +147,9 @@ class Translator:
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search, direction)
         if warning := zero_shot(loaded.description, loaded.tokenizers):
             logger.warning("%s", warning)
-        return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
+        found = cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
+        found._is_open = all_languages and found.tokenizers.needs_direction
+        return found
 
     def with_search(self, **changes: Any) -> "Translator":
         """Return a translator with the same engine and other search settings.
@@ -178,6 +181,7 @@ class Translator:
         assert self.description is not None
         described, tokenizers = directed("the model", self.description, self.tokenizers.undirected, direction)
         other = copy.copy(self)
+        other._is_open = False
         other.description, other.tokenizers = described, tokenizers
         other._engine = self._engine.directed(tokenizers)
         other._prefixes = Prefixes(tokenizers, described.target_language)
@@ -210,6 +214,7 @@ class Translator:
 
         Raises:
             DataError: the numbers of prefixes and lines differ, or a prefix is too long for the model.
+            UserError: the languages are not chosen yet (`directed`).
         """
         return finish(self.work(lines, prefixes, first_line, forbidden, has_whole_prefixes))
 
@@ -222,6 +227,10 @@ class Translator:
         has_whole_prefixes: bool = False,
     ) -> Work[list[Translation]]:
         """Do what `translate` does, and yield each search (`overlap`)."""
+        if self._is_open:
+            raise UserError(
+                "the model needs languages; translate with what directed(Direction(source, target)) returns"
+            )
         lines = checked_texts(lines, "translate")
         prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):
@@ -369,15 +378,8 @@ class Translator:
         before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
         begin = "" if answered[0][0].prefix.text else LINE_ENDS.sub("", before)
         answers = [replace(answer, parts=(_whole(request.part, answer),)) for request, answer in answered]
-        return join(
-            line,
-            parts,
-            answers,
-            self.config.length_penalty,
-            line_flags([answer.flags for answer in answers]),
-            (begin, LINE_ENDS.sub("", after)),
-            self.config.sample,
-        )
+        flags, ends = line_flags([answer.flags for answer in answers]), (begin, LINE_ENDS.sub("", after))
+        return join(line, parts, answers, self.config.length_penalty, flags, ends, self.config.sample)
 
 
 def _whole(part: Part, answer: Translation) -> PartSpans:

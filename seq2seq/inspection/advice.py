@@ -7,8 +7,10 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from seq2seq.config.schema import TokenizerConfig, TrainingConfig
+from seq2seq.config.presets import PRESETS
+from seq2seq.config.schema import ModelConfig, TokenizerConfig, TrainingConfig
 from seq2seq.data.columns import label_problem
 from seq2seq.errors import counted, some_of
 from seq2seq.inspection.examiner import CorpusTally
@@ -63,12 +65,27 @@ class Advice:
     rare_characters: int
     """The number of the other characters, which are spelled as bytes."""
     notes: tuple[str, ...]
+    overrides: dict[str, Any]
+    """Settings and sections that change the config to the recommended values: `settings`, without written keys that
+    would take precedence."""
 
 
 def advise(
-    train: CorpusTally, tokenizer: TokenizerConfig, preset: str | None, training: TrainingConfig | None
+    train: CorpusTally,
+    tokenizer: TokenizerConfig,
+    model: ModelConfig,
+    training: TrainingConfig | None,
+    has_new_tokenizer: bool = True,
 ) -> Advice:
-    """Return sizes of vocabulary, model and training for the training corpora, with notes on settings that differ."""
+    """Return sizes of vocabulary, model and training for the training corpora, with notes on settings that differ.
+
+    Args:
+        train: the sums of all training corpora.
+        tokenizer: the settings of the tokenizer.
+        model: the written settings of the model.
+        training: the settings of training, if there are any.
+        has_new_tokenizer: whether a tokenizer is trained; else no vocabulary size is recommended.
+    """
     source, target = train.sides[0], train.sides[-1]
     counts = sum((side.kept_characters for side in train.sides), Counter())
     covered, needed = 0, 0
@@ -90,6 +107,8 @@ def advise(
         "training.warmup_steps": _round(WARMUP_SHARE * steps),
         "training.validate_every": _round(VALIDATION_SHARE * steps),
     }
+    if not has_new_tokenizer:
+        del settings["tokenizer.vocab_size"]
     sections = {"tokenizer": tokenizer, "training": training}
     given = {key: getattr(sections.get(key.split(".")[0]), key.split(".")[1], None) for key in settings}
     notes = [
@@ -97,11 +116,24 @@ def advise(
         for key, value in given.items()
         if value is not None and not settings[key] / 4 < value < 4 * settings[key]
     ]
-    order = ("tiny", "small", "base", "big")
+    order, preset = ("tiny", "small", "base", "big"), model.preset
     if preset in order and abs(order.index(preset) - order.index(chosen)) > 1:
         notes.append(f"model.preset is {preset}; {chosen} would fit")
     examples = sum(int(part.sum()) for part in train.is_kept)
-    return Advice(examples, source.kept_words, settings, needed, len(counts) - needed, tuple(notes))
+    overrides = _overrides(settings, model, training)
+    return Advice(examples, source.kept_words, settings, needed, len(counts) - needed, tuple(notes), overrides)
+
+
+def _overrides(settings: dict[str, int | str], model: ModelConfig, training: TrainingConfig | None) -> dict[str, Any]:
+    """Return what changes a config to these settings; sizes and limits that would take precedence are taken back."""
+    sizes = set(PRESETS["base"])
+    overrides: dict[str, Any] = dict(settings)
+    if model.model_fields_set & sizes:
+        others = model.model_dump(mode="json", include=model.model_fields_set - sizes - {"preset"})
+        del overrides["model.preset"]
+        overrides["model"] = {"preset": settings["model.preset"], **others}
+    limits = {"max_steps", "max_minutes"} & (training.model_fields_set if training else set())
+    return overrides | {f"training.{name}": None for name in sorted(limits) if getattr(training, name) is not None}
 
 
 def _round(steps: float) -> int:

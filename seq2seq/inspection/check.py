@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any
 
 from seq2seq.config.corpora import FilterConfig, SourceConfig
-from seq2seq.config.schema import TokenizerConfig, TrainingConfig
+from seq2seq.config.schema import ModelConfig, TokenizerConfig, TrainingConfig, VocabularyConfig
 from seq2seq.data.examples import Example
 from seq2seq.data.filters import PairFilter
 from seq2seq.errors import UserError, quiet
@@ -24,7 +24,7 @@ from seq2seq.inspection.report import CorpusReport, report_on
 from seq2seq.inspection.swapped_sides import sides_are_swapped
 from seq2seq.inspection.word_pairs import WordPairs
 from seq2seq.processes import in_processes
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 SAMPLE_BLOCKS, SAMPLE_LINES = 16, 20_000
 SAMPLE_VOCABULARY = 8000
@@ -43,7 +43,8 @@ class Corpora:
     """The languages of the two sides; None in classification."""
     filters: FilterConfig = field(default_factory=FilterConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    preset: str | None = None
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """Its written keys, apart from `preset`, take precedence over the recommended preset."""
     training: TrainingConfig | None = None
     seed: int = 1
     label_names: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +53,19 @@ class Corpora:
     """Whether these are all corpora of the model; the advice on its sizes needs all."""
     reversed_train: Sequence[SourceConfig] = ()
     """Corpora of the reverse direction with `both_ways`, which are training data here with their sides exchanged."""
+    tokenizers: TokenizerPair | None = None
+    """The tokenizers of the initial model or of `tokenizer.init_from`; without them, tokenizers are trained."""
+
+    @property
+    def has_initial_model(self) -> bool:
+        """Whether training begins with the weights of another model, to which the sizes of `advise` do not apply."""
+        return self.training is not None and self.training.init_from is not None
+
+    @property
+    def has_exact_tokenizers(self) -> bool:
+        """Whether `tokenizers` are those of training, which `training.vocabulary` may change."""
+        changes = self.training is not None and self.training.vocabulary != VocabularyConfig()
+        return self.tokenizers is not None and not changes
 
 
 @dataclass(frozen=True)
@@ -98,6 +112,8 @@ def check_corpora(
     sample = [list(islice(reader.blocks(), SAMPLE_BLOCKS + 1)) for reader in train]
     is_whole = bool(sample) and all(len(part) <= SAMPLE_BLOCKS for part in sample)
     is_exact = is_whole and corpora.tokenizer.vocab_size <= SAMPLE_VOCABULARY
+    if corpora.tokenizers is not None:
+        is_exact = corpora.has_exact_tokenizers
     difference = sum(reader.line_counts[-1] - reader.line_counts[0] for reader in train)
     blocks = list(chain.from_iterable(sample)) or list(chain.from_iterable(held_out_blocks.values()))
     examiner = _examiner(corpora, blocks, held_out_blocks, difference, is_exact)
@@ -123,8 +139,10 @@ def check_corpora(
         shared = list(Matches(_matches_of(reader, tally)).overlaps(examiner.held_out).items())
         if later := shared[held_out.index(reader) + 1 :]:
             overlaps[reader.name] = dict(later)
-    has_advice = total.examples and corpora.are_all
-    advice = advise(total, corpora.tokenizer, corpora.preset, corpora.training) if has_advice else None
+    advice = None
+    if total.examples and corpora.are_all and not corpora.has_initial_model:
+        is_new = corpora.tokenizers is None
+        advice = advise(total, corpora.tokenizer, corpora.model, corpora.training, has_new_tokenizer=is_new)
     problems = [
         Problem("error", name, "source and target look swapped against train")
         for name, first in held_out_blocks.items()
@@ -181,7 +199,10 @@ def _examiner(
 def _tokenizers(
     examples: Sequence[Example], num_sides: int, corpora: Corpora, is_exact: bool
 ) -> list[Tokenizer | None]:
-    """Return the tokenizer of each side: if `is_exact` those of training, else smaller ones of these examples."""
+    """Return the tokenizer of each side: the given ones, if `is_exact` those of training, or smaller ones of these
+    examples."""
+    if corpora.tokenizers is not None:
+        return [corpora.tokenizers.source, corpora.tokenizers.target][:num_sides]
     config, rules = corpora.tokenizer, PairFilter(corpora.filters)
     if not is_exact:
         size = min(config.vocab_size, SAMPLE_VOCABULARY)

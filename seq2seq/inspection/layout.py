@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from seq2seq.config.yaml_text import as_yaml
 from seq2seq.errors import counted, some_of, typed
 from seq2seq.inspection.advice import Advice
 from seq2seq.inspection.blocks import Finding
@@ -117,8 +118,9 @@ def _advice_lines(advice: Advice, config: Path | None) -> Iterator[str]:
     )
     yield from (f"  {note}" for note in advice.notes)
     if config is not None and advice.notes:
-        options = [f"--set {key}={value}" for key, value in advice.settings.items()]
-        pairs = map(" ".join, zip(options[::2], options[1::2], strict=True))
+        values = [(key, value if isinstance(value, str) else as_yaml(value)) for key, value in advice.overrides.items()]
+        options = [f"--set {typed(f'{key}={value}')}" for key, value in values]
+        pairs = map(" ".join, (options[start : start + 2] for start in range(0, len(options), 2)))
         yield "  try: " + " \\\n    ".join([f"s2s train {typed(config)}", *pairs])
 
 

@@ -14,7 +14,8 @@ from seq2seq.files import DamagedFile, check_regular, read_object
 from seq2seq.tensors import FileTensors, HeldTensors, read_tensors
 
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
-INDEX, SHARD = "model.safetensors.index.json", re.compile(r"[A-Za-z0-9_-][\w.-]*\.safetensors")
+INDEX, PICKLE_INDEX = f"{WEIGHTS}.index.json", f"{PICKLE}.index.json"
+SHARD = re.compile(r"[A-Za-z0-9_-][\w.-]*\.(safetensors|bin)")
 
 
 def stored_weights(folder: Path, torch_file: bool, kind: str = "marian") -> dict[str, Tensor]:
@@ -22,7 +23,8 @@ def stored_weights(folder: Path, torch_file: bool, kind: str = "marian") -> dict
 
     Args:
         folder: with model.safetensors, or the files that its index names.
-        torch_file: read `pytorch_model.bin` where there are none, with torch's reader that builds nothing but tensors.
+        torch_file: read `pytorch_model.bin`, or the parts of one that its index names, where there are none, with
+            torch's reader that builds nothing but tensors.
         kind: what `s2s convert --from` calls the folder.
 
     Raises:
@@ -47,23 +49,32 @@ def open_weights(folder: Path, torch_file: bool, kind: str) -> HeldTensors:
 
 
 def _from_pickle(folder: Path, torch_file: bool, kind: str) -> dict[str, Tensor]:
-    if not (folder / PICKLE).exists():
+    if (folder / PICKLE).exists():
+        files = [PICKLE]
+    elif (folder / PICKLE_INDEX).exists():
+        files = sorted(set(_shards(folder, PICKLE_INDEX).values()))
+    else:
         raise ModelError(
             f"{folder}: {WEIGHTS} is missing; copy the whole folder; if the model has only {PICKLE}, convert it with "
             f"s2s convert --from {kind} FOLDER_OR_NAME --pickle -o MODEL"
         )
-    check_regular(folder / PICKLE)
     if not torch_file:
         raise ModelError(
-            f"{folder}: has {PICKLE} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
+            f"{folder}: has {files[0]} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
             f"with s2s convert --from {kind} {typed(folder)} --pickle -o MODEL (only tensors are read from it)"
         )
+    return {name: tensor for file in files for name, tensor in _tensors_of(folder / file).items()}
+
+
+def _tensors_of(pickle: Path) -> dict[str, Tensor]:
+    """Return the tensors of one pickle."""
+    check_regular(pickle)
     try:
-        loaded = dict(torch.load(folder / PICKLE, map_location="cpu", weights_only=True))
+        loaded = dict(torch.load(pickle, map_location="cpu", weights_only=True))
     except Exception as error:  # torch has no common error for files that it cannot read
-        raise ModelError(f"{folder}: {PICKLE} cannot be read as plain tensors") from error
+        raise ModelError(f"{pickle.parent}: {pickle.name} cannot be read as plain tensors") from error
     if not all(isinstance(tensor, Tensor) for tensor in loaded.values()):
-        raise ModelError(f"{folder}: {PICKLE} contains other values than tensors")
+        raise ModelError(f"{pickle.parent}: {pickle.name} contains other values than tensors")
     return loaded
 
 
@@ -80,9 +91,9 @@ def _sharded_weights(folder: Path) -> dict[str, Tensor]:
     return {name: shards[file][name] for name, file in named.items()}
 
 
-def _shards(folder: Path) -> dict[str, str]:
+def _shards(folder: Path, index: str = INDEX) -> dict[str, str]:
     """Return the file of each tensor, as the index names it."""
-    named = read_object(folder / INDEX).get("weight_map")
-    if not isinstance(named, dict) or not all(SHARD.fullmatch(str(file)) for file in named.values()):
-        raise DamagedFile(f"{INDEX} has no weight_map from tensors to files of this folder")
+    named = read_object(folder / index).get("weight_map")
+    if not named or not isinstance(named, dict) or not all(SHARD.fullmatch(str(file)) for file in named.values()):
+        raise DamagedFile(f"{index} has no weight_map from tensors to files of this folder")
     return named

@@ -50,7 +50,7 @@ def m2m_obstacles(config: ModelConfig, tokenizers: TokenizerPair) -> list[str]:
     if config.head_width * config.num_heads != config.d_model:
         obstacles.append(f"head_dim {config.head_dim} (M2M-100: d_model / num_heads)")
     if not isinstance(tokenizers, MultilingualTokenizerPair):
-        return [*obstacles, "a tokenizer without the tags of languages"]
+        return [*obstacles, "a tokenizer without the language tags of M2M-100"]
     kind, tagging = TOKENIZERS[NAME], tokenizers.source.tagging
     if not all(kind.pattern.fullmatch(piece) for piece in tagging.pieces.values()):
         obstacles.append("the tokenizer of NLLB or mBART, which needs a tokenizer.json that is not written")

@@ -136,7 +136,7 @@ def read_model_config(
     try:
         return ModelConfig.model_validate(ours)
     except ValidationError as error:
-        problems += [describe(problem).replace("config:", "model:", 1) for problem in error.errors()]
+        problems += [_described(problem, MODEL_KEYS).replace("config:", "model:", 1) for problem in error.errors()]
         return None
 
 
@@ -180,7 +180,7 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
     try:
         return SearchConfig.model_validate(ours)
     except ValidationError as error:
-        problems += [describe(problem) for problem in error.errors()]
+        problems += [_described(problem, SEARCH_KEYS) for problem in error.errors()]
         return None
 
 
@@ -249,6 +249,11 @@ def _id_values(ids: SpecialIds) -> dict[str, int]:
         "decoder_start_token_id": ids.start,
         "forced_eos_token_id": ids.eos,
     }
+
+
+def _described(problem: Mapping[str, Any], keys: Mapping[str, str]) -> str:
+    """Return one line for a problem with one of our keys, under the key that the folder has."""
+    return describe({**problem, "loc": tuple(keys.get(str(part), part) for part in problem["loc"])})
 
 
 def own_search(given: Mapping[str, Any]) -> SearchConfig | None:

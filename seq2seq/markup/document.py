@@ -68,7 +68,7 @@ class Segment:
     escape: Escape
     opening: Escape = str
     """Escape of the first text of an output, for signs that have a meaning at the beginning of a line of Markdown."""
-    holds: Callable[[str], bool] | None = None
+    holds: Callable[[Template], bool] | None = None
     """Test whether an output has the markup of the segment, for formats whose signs depend on their context."""
 
 

@@ -45,7 +45,8 @@ _HEADING_ENDS = re.compile(r"(?<!\S)#+(?=\s*\Z)")
 LONGEST_NESTING = 100
 # Brackets within each other, beyond which no links are looked for: each level costs as much as the text in it.
 MOST_BRACKETS = 32
-_EMPHASIS = ("em_open", "em_close", "strong_open", "strong_close", "s_open", "s_close")
+_SIGNS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
+_KINDS = frozenset(_SIGNS.values())
 
 
 class _Mark(NamedTuple):
@@ -69,6 +70,7 @@ def segments(text: str) -> Document:
     position = front.end() if front else int(text.startswith("\ufeff"))
     body = text[position:]
     builder.cut((text[:position],))
+    shown = body.replace("\0", "\ufffd")  # as the parser does
     lines = [0, *(match.end() for match in _LINE_END.finditer(body)), len(body)]
     done, in_table, in_heading = 0, False, False
     for token in _parser().parse(body, environment):
@@ -84,10 +86,12 @@ def segments(text: str) -> Document:
                 builder.cut((body[done:begin],))
                 builder.insert(escape_text, partial(_read_html, body[begin:end]))
                 done = end
-        elif is_inline and (places := _places(token, body, lines, done, in_table)):
+        elif is_inline and (places := _places(token, shown, lines, done, in_table)):
             builder.cut((body[done : places[0]],))
             own = partial(escape, in_table=in_table, in_heading=in_heading)
-            _Block(builder, token.content, body, places, environment, own).read()
+            written = zip(token.content, places, strict=False)
+            content = "".join("\0" if body[place] == "\0" else char for char, place in written)
+            _Block(builder, content, body, places, environment, own).read()
             done = places[-1]
     builder.cut((body[done:],))
     return builder.finish()
@@ -267,18 +271,23 @@ def inline_marks(content: str, environment: dict[str, Any]) -> list[_Mark]:
     return sorted(found, key=lambda mark: (mark.begin, -mark.end))
 
 
-def _holds(environment: dict[str, Any], raw: str, output: str) -> bool:
-    """Whether an output has the markup of its source; emphasis may be repeated or missing."""
-    before, now = (_kinds(text, environment) for text in (raw, output))
-    return now.keys() <= before.keys() and all(now[kind] == before[kind] for kind in before if kind[0] not in _EMPHASIS)
+def _holds(environment: dict[str, Any], raw: str, output: Template) -> bool:
+    """Whether an output has the markup of its source, and all signs of emphasis in it are read as emphasis, which may
+    be repeated or missing."""
+    before, now = (_kinds(text, environment) for text in (raw, "".join(map(str, output))))
+    signs = Counter(_SIGNS[part] for part in output if part in _SIGNS)  # text has escapes, so it equals no sign
+    read = Counter({kind: now[kind] for kind in signs | now if kind in _KINDS})
+    return read == signs and all(now[kind] == before[kind] for kind in (now | before).keys() - _KINDS)
 
 
-def _kinds(text: str, environment: dict[str, Any]) -> Counter[tuple[str, str]]:
-    """Return the number of marks of each kind and content, except line breaks."""
+def _kinds(text: str, environment: dict[str, Any]) -> Counter[str]:
+    """Return the number of signs of each kind of emphasis, and of other marks by kind and content, except line
+    breaks."""
+    kinds = ((mark.token.type.partition("_")[0], mark) for mark in inline_marks(text, environment))
     return Counter(
-        (mark.token.type, "" if mark.token.type.startswith(_EMPHASIS) else text[mark.begin : mark.end])
-        for mark in inline_marks(text, environment)
-        if mark.token.type != "softbreak"
+        kind if kind in _KINDS else f"{mark.token.type} {text[mark.begin : mark.end]}"
+        for kind, mark in kinds
+        if kind != "softbreak"
     )
 
 

@@ -38,12 +38,13 @@ def written(segment: Segment, answer: Answer) -> tuple[Template | None, frozense
     if answer.text == segment.text:
         return None, frozenset()
     output = _output(segment, answer, segment.nodes)
-    if segment.holds is None or segment.holds("".join(map(str, output))):
+    if segment.holds is None or segment.holds(output):
+        return output, frozenset()
+    output = _output(segment, answer, segment.nodes, is_tight=True)
+    if segment.holds(output):
         return output, frozenset()
     output = _output(segment, answer, _without_emphasis(segment.nodes))
-    if segment.holds("".join(map(str, output))):
-        return output, frozenset({MARKUP})
-    return None, frozenset({MARKUP})
+    return output if segment.holds(output) else None, frozenset({MARKUP})
 
 
 def _without_emphasis(nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -55,8 +56,11 @@ def _without_emphasis(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(chain.from_iterable(kept[id(node)] for node in nodes))
 
 
-def _output(segment: Segment, answer: Answer, nodes: Sequence[Node]) -> Template:
-    """Return a segment's template with this translation, and with these nodes at their places in it."""
+def _output(segment: Segment, answer: Answer, nodes: Sequence[Node], is_tight: bool = False) -> Template:
+    """Return a segment's template with this translation, and with these nodes at their places in it.
+
+    If `is_tight`, the pairs that vanish do not enclose punctuation at their ends.
+    """
     source, target = answer.alignment.source_words, [word.span for word in answer.alignment.words]
     rows, columns = _Words(target), _Words(source)
     links = [(rows.index(other), columns.index(word), weight) for word, other, weight in answer.alignment.links]
@@ -66,7 +70,25 @@ def _output(segment: Segment, answer: Answer, nodes: Sequence[Node]) -> Template
     )
     known = [(row, column, weight) for row, column, weight in links if row is not None and column is not None]
     placed = Projection(source, target, known, (marks[0], marks[1])).place(nodes)
+    if is_tight:
+        _tighten(placed, marks[1])
     return _Writer(segment, answer).write(placed)
+
+
+def _tighten(placed: Sequence[Placed], is_mark: Sequence[bool]) -> None:
+    """Take the marks at their ends out of the windows of pairs that vanish."""
+    nodes = list(placed)
+    for node in nodes:
+        nodes += node.children
+    for node in reversed(nodes):  # children come before their parents
+        if not node.node.vanishes or not node.windows:
+            continue
+        kept = {word for child in node.children for word in chain.from_iterable(starmap(range, child.windows))}
+        node.gap, tight = node.begin, []
+        for begin, end in node.windows:
+            words = [word for word in range(begin, end) if word in kept or not is_mark[word]]
+            tight += [(words[0], words[-1] + 1)] if words else []
+        node.windows = tight
 
 
 class _Words:

@@ -91,7 +91,7 @@ class Builder:
         escape: Escape,
         finder: Callable[[str], list[Found]] = find,
         opening: Escape = str,
-        holds: Callable[[str, str], bool] | None = None,
+        holds: Callable[[str, Template], bool] | None = None,
     ):
         self._escape, self._find, self._opening, self._holds = escape, finder, opening, holds
         self._template: list[str | int] = []

@@ -172,19 +172,26 @@ def _check(text: str) -> None:
         if has_internal_subset:
             raise DataError("XML that declares entities or elements of its own; remove what is in [] of <!DOCTYPE>")
 
+    opened: list[str] = []  # first that of `begin`
+
     def element(name: str, attributes: dict[str, str]) -> None:
+        opened.append(name)
         if name.rpartition(":")[2] in _BILINGUAL:
             raise DataError(f"<{name}> holds texts and their translations; {XLIFF.way}, or its texts alone")
 
     parser.XmlDeclHandler, parser.StartDoctypeDeclHandler = declaration, doctype
-    parser.StartElementHandler = element
+    parser.StartElementHandler, parser.EndElementHandler = element, lambda name: opened.pop()
     body = text.removeprefix("\ufeff")
     try:
         parser.Parse((begin + body + end).encode("utf-8", "surrogatepass"), True)
     except expat.ExpatError as error:
-        column = error.offset + 1 - (len(begin) if error.lineno == 1 else 0)
+        lines, number = body.split("\n"), error.lineno
+        column = max(error.offset + 1 - (len(begin) if number == 1 else 0), 1)
         words = expat.ErrorString(error.code)
-        raise DataError(f"not well-formed XML: {words}, line {error.lineno}, column {max(column, 1)}") from error
+        if number == len(lines) and column > len(lines[-1]):  # at `end`
+            column = len(lines[-1]) + 1
+            words = f"<{opened[-1]}> is not closed" if len(opened) > bool(root) else words
+        raise DataError(f"not well-formed XML: {words}, line {number}, column {column}") from error
 
 
 def _unused(text: str) -> str:

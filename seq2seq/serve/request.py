@@ -16,6 +16,7 @@ from seq2seq.errors import DataError
 from seq2seq.inference.degeneration import text_flags
 from seq2seq.inference.documents import translate_documents
 from seq2seq.inference.translation import Translation, join
+from seq2seq.markup.translation import BadDocument
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.queue import Job, Queue, Text
 from seq2seq.serve.served import ServedModel, ServedTranslator, Settings
@@ -41,8 +42,8 @@ class Documents(threading.Thread):
         self._settings = replace(job.settings, details=("alignment",))
         self._sentences: Job | None = None
         self._is_stopped = False
-        self.terms: list[Term] = []
-        """The terms of all computed sentences, whose spans are those of the sentences."""
+        self.computed: list[Translation] = []
+        """The translations of sentences so far, with spans of the sentences."""
 
     def run(self) -> None:
         """Translate the documents; the thread runs this method."""
@@ -78,9 +79,9 @@ class Documents(threading.Thread):
             changed.wait()
             changed.clear()
         job.begun, job.ended = job.begun or sentences.begun, sentences.ended
+        self.computed += [result for result in sentences.results if result is not None]
         if sentences.failure is not None:
             raise sentences.failure
-        self.terms += chain.from_iterable(result.terms for result in sentences.results)
         return sentences.results
 
 
@@ -120,10 +121,17 @@ class Answers:
         for index in range(len(self.job.results)):
             while self.job.results[index] is None:
                 if (failure := self.job.failure) is not None:
-                    field = "prefix" if any(text.prefix for text in self.job.texts) else "text"
-                    raise bad(str(failure), field) if isinstance(failure, DataError) else failure
+                    raise bad(str(failure), self._field(failure)) if isinstance(failure, DataError) else failure
                 await self._change()
             yield self.job.results[index]
+
+    def _field(self, failure: DataError) -> str:
+        """Return the field of the request that an error concerns."""
+        if any(text.prefix for text in self.job.texts):
+            return "prefix"
+        if isinstance(failure, BadDocument) and len(self.job.texts) > 1:
+            return f"text.{failure.index}"
+        return "text"
 
     async def _change(self) -> None:
         """Wait until results or a failure have been added to the job; refuse the request after its deadline."""
@@ -144,6 +152,11 @@ class Answers:
         begun = job.begun or job.entered
         seconds = {"queued_ms": begun - job.entered, "compute_ms": (job.ended or begun) - begun}
         return {name: round(1000 * value, 1) for name, value in seconds.items()}
+
+    @property
+    def computed(self) -> list[Any]:
+        """The results that are available."""
+        return [result for result in self.job.results if result is not None]
 
     def usage(self) -> dict[str, int]:
         """Return the amount of computed text."""
@@ -178,16 +191,21 @@ class Translating(Answers):
         penalty = self.translator.config.length_penalty
         return [joined(group, [next(results) for _ in group], penalty) for group in self.pieces]
 
+    @property
+    def computed(self) -> list[Translation]:
+        """The translations that are available: of the texts, or if these are documents, of their sentences."""
+        return super().computed if self.documents is None else self.documents.computed
+
     def terms(self) -> list[Term]:
-        """Return the terms of computed text, also of the sentences of documents."""
-        if self.documents is not None:
-            return self.documents.terms
-        return list(chain.from_iterable(result.terms for result in self.job.results if result is not None))
+        """Return the terms of computed text."""
+        return list(chain.from_iterable(result.terms for result in self.computed))
 
     def usage(self) -> dict[str, int]:
-        """Return the amount of computed text."""
-        tokens = sum(result.tokens for result in self.job.results if result is not None)
-        return {**super().usage(), "target_tokens": tokens}
+        """Return the amount of computed text; of documents, that of their sentences."""
+        done, usage = self.computed, super().usage()
+        if self.documents is not None:
+            usage = {"characters": sum(len(result.source) for result in done), "sentences": len(done)}
+        return {**usage, "target_tokens": sum(result.tokens for result in done)}
 
 
 def joined(parts: Sequence[Part], answers: Sequence[Translation], length_penalty: float) -> Translation:

@@ -187,9 +187,9 @@ class Service:
         if answers.documents is not None:
             answers.documents.stop()
             self._documents.discard(job)
-        done, metrics = [result for result in job.results if result is not None], self.metrics
+        done, metrics = answers.computed, self.metrics
         metrics.sentences.labels("done").inc(len(done))
-        metrics.sentences.labels("failed" if job.failure else "withdrawn").inc(len(job.results) - len(done))
+        metrics.sentences.labels("failed" if job.failure else "withdrawn").inc(job.results.count(None))
         if isinstance(answers, Translating):
             for flag in chain.from_iterable(result.flags for result in done):
                 metrics.flags.labels(flag).inc()

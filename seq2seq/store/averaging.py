@@ -17,7 +17,7 @@ from seq2seq.config.description import FREE_MODEL_KEYS, ModelDescription, joined
 from seq2seq.errors import ModelError, UserError, shown
 from seq2seq.languages import check_direction
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
-from seq2seq.store.finding import BEST
+from seq2seq.store.finding import name_in_run
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.tensors import average, mismatch
@@ -72,7 +72,7 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
         if problem := _difference(first, other):
             raise ModelError(f"{other.path}: {problem}")
     shares = (weight / sum(weights) for weight in weights)
-    made_of = [f"- {share:.4g} of `{_in_run(path)}`" for share, path in zip(shares, paths, strict=True)]
+    made_of = [f"- {share:.4g} of `{name_in_run(path)}`" for share, path in zip(shares, paths, strict=True)]
     licences = joined_licences(*(member.description.license for member in members))
     used = [member for member, weight in zip(members, weights, strict=True) if weight]
     directions = tuple(dict.fromkeys(chain.from_iterable(member.description.directions for member in used)))
@@ -80,13 +80,6 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
     card = short_card(description, output.name, ["The mean of the weights of several models:", "\n".join(made_of)])
     mean = average([member.state for member in members], weights)
     return save_model(output, mean, description, first.tokenizers, card)
-
-
-def _in_run(path: Path) -> str:
-    """Return the name of a member, with the run that it is in."""
-    path = path.resolve()
-    names = path.parts[-3:] if path.parent.name == "checkpoints" else path.parts[-2:] if path.name == BEST else ()
-    return "/".join(names) or path.name
 
 
 def _checked(weights: Sequence[float], count: int) -> Sequence[float]:

@@ -156,3 +156,11 @@ def _first_validation(run: Path) -> str:
     if training.init_from:
         return "the first validation, at the start of training"
     return f"the first validation, at step {min(training.validate_every, training.max_steps or math.inf):,}"
+
+
+def name_in_run(folder: Path) -> str:
+    """Return the name of a model folder, with the run that it is in."""
+    folder = folder.resolve()
+    if folder.parent.name == "checkpoints":
+        return "/".join(folder.parts[-3:])
+    return "/".join(folder.parts[-2:]) if folder.name == BEST else folder.name

@@ -143,6 +143,8 @@ def _card(
 def _usage(description: ModelDescription, sides: Sequence[str] | None) -> str:
     """Return the command that uses the model; one of many directions needs `sides`, such as those of a trained one."""
     verb = "translate" if description.task == "translation" else "classify"
+    if not sides and verb == "translate" and not description.target_language:
+        sides = "SOURCE", "TARGET"
     options = " --from {} --to {}".format(*sides) if sides else ""
     return _fenced(f"s2s {verb} THIS_FOLDER{options} < input.txt > output.txt")
 

@@ -6,6 +6,7 @@ configuration does not contain are those of the initial model (`training.init_fr
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +27,14 @@ from seq2seq.errors import ConfigError, DataError, shown
 from seq2seq.languages import languages_named
 from seq2seq.store.direction import KEYS
 from seq2seq.store.finding import find_model
-from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.store.model_folder import LoadedModel, load_model, load_outline
 from seq2seq.text.direction import Direction, find_language
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tagged_tokenizer import TaggedTokenizerPair
 from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
 from seq2seq.text.trained_with import trained_with
+
+logger = logging.getLogger(__name__)
 
 Settings = TypeVar("Settings", SearchConfig, ModelConfig)
 
@@ -98,10 +101,7 @@ class Inputs:
 
                 languages = _only_languages(config, initial)
                 initial, table = fitted(initial, config.training.vocabulary, sources, cache, languages)
-            if initial.tokenizers.needs_direction:
-                initial = _in_directions_of(config, initial)
-            else:
-                initial = _with_tag_of_target(config, initial)
+            initial = _directed(config, initial)
         tokenizers = given if initial is None else initial.tokenizers
         config = complete(config, initial, given)
         _check_tags(config, sources, tokenizers)
@@ -155,6 +155,30 @@ class Inputs:
         if self.given_tokenizers is not None:
             fingerprints["tokenizer.init_from"] = self.given_tokenizers.fingerprint
         return fingerprints
+
+
+def completed(config: Config) -> tuple[Config, TokenizerPair | None]:
+    """Return a configuration, completed by `complete`, and the tokenizers that the run begins with, if it does not
+    train new ones; neither corpora nor weights are read, and `training.vocabulary` is not applied.
+
+    Raises:
+        ModelError: as `Inputs.open`.
+        ConfigError: as `Inputs.open`.
+    """
+    given = _given_tokenizers(config)
+    if config.training.init_from is None:
+        return complete(config, None, given), given
+    initial = load_outline(config.training.init_from)
+    if config.task == "translation":
+        initial = _directed(config, initial)
+    return complete(config, initial), initial.tokenizers
+
+
+def _directed(config: Config, initial: LoadedModel) -> LoadedModel:
+    """Return an initial translation model in the directions of the run, or with the tag of its target language."""
+    if initial.tokenizers.needs_direction:
+        return _in_directions_of(config, initial)
+    return _with_tag_of_target(config, initial)
 
 
 def _in_directions_of(config: Config, initial: LoadedModel) -> LoadedModel:
@@ -258,6 +282,8 @@ def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair |
     filters, most = config.data.filters, max_pieces(config, given if initial is None else initial.tokenizers)
     if filters.max_length <= most:
         return config
+    given = f"model.max_length is {config.model.max_length}"
+    logger.info("data.filters.max_length: %d instead of %d, because %s", most, filters.max_length, given)
     filters = filters.model_copy(update={"max_length": most})
     return config.model_copy(update={"data": config.data.model_copy(update={"filters": filters})})
 

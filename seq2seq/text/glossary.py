@@ -129,7 +129,7 @@ class Glossary:
             self._never.add(words.words, words)
 
     @staticmethod
-    def read(path: Path, target_language: str | None = None, source_language: str | None = None) -> "Glossary":
+    def read(path: str | Path, target_language: str | None = None, source_language: str | None = None) -> "Glossary":
         """Read a glossary from a TSV or CSV file.
 
         A line is source, tab, target, and optionally a tab and options. The target is a list of forms separated by |.
@@ -143,7 +143,7 @@ class Glossary:
         Raises:
             DataError: the file cannot be read, is not UTF-8, has no entries, or has a line that is not valid.
         """
-        glossary = Glossary.of(_rows(path), target_language, str(path), source_language)
+        glossary = Glossary.of(_rows(Path(path)), target_language, str(path), source_language)
         if not glossary.entries and not glossary.forbidden:
             raise DataError(f"{path}: no entries; a line is source, tab, target")
         return glossary
@@ -159,14 +159,15 @@ class Glossary:
         file."""
         entries: dict[tuple[str, bool], Entry] = {}
         problems = _Problems()
-        forbidden: dict[Forbidden, None] = {}
+        forbidden: dict[Forbidden, int] = {}  # and the line
         for number, columns in rows:
             source, target, options = (*map(written, columns), "", "", "")[:3]
             where = f"{name}: line {number}"
             forms = _checked(where, source, target, options)
             as_written = "case" in options
             if source == NEVER:
-                forbidden |= dict.fromkeys(Forbidden(form, as_written) for form in forms)
+                for form in forms:
+                    forbidden.setdefault(Forbidden(form, as_written), number)
             else:
                 if len(columns) == 1 and _SEPARATOR.search(columns[0]):
                     problems.add("no tab", f"line {number}: no tab in {shown(source)}, so translations must copy it")
@@ -178,7 +179,12 @@ class Glossary:
                 entries.setdefault(key, entry)
             if len(entries) + len(forbidden) > MOST_ENTRIES:
                 raise DataError(f"{name}: more than {MOST_ENTRIES:,} entries; split the glossary by subject")
-        return Glossary(list(entries.values()), target_language, problems.lines(), list(forbidden), source_language)
+        glossary = Glossary(list(entries.values()), target_language, (), list(forbidden), source_language)
+        for line, form in ((one.line, form) for one in glossary.entries for form in one.forms):
+            for words in glossary.said(form):
+                problems.add("forbidden", f"line {line}: {shown(form)} contains what line {forbidden[words]} forbids")
+        glossary.problems = tuple(problems.lines())
+        return glossary
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:

@@ -180,7 +180,7 @@ class Tokenizer(ReadingTokenizer):
         try:
             return cls(read_regular(path, LARGEST_FILE))
         except OSError as error:
-            problem = f"cannot be read ({error.strerror}); a model folder holds its tokenizer"
+            problem = f"cannot be read ({error.strerror}); copy the model folder again"
             raise ModelError(f"{path}: {problem}") from error
         except (RuntimeError, ValueError, TypeError) as error:
             remedy = "name another file, or copy the model folder again"

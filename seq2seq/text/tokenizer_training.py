@@ -27,7 +27,7 @@ def train_model(texts: Iterable[str], config: TokenizerConfig, seed: int, tags: 
     # pieces. (A tab, which the trainer reserves, would cost the whole line; normalised text has none.)
     lines = [part.strip() for line in lines for part in _cut(line) if part.strip()]
     if not lines:
-        raise DataError("no text to train a tokenizer on; the training corpus is empty or all of it was filtered out")
+        raise DataError("no text to train a tokenizer on")
     try:
         return _train_model(lines, config, config.vocab_size, tags)
     except RuntimeError as error:

@@ -171,7 +171,7 @@ def estimate(
     if share == min(1.0, seconds_per_step / limits(config)[2]):
         number = counted(round(float(f"{steps:.2g}")), "step")
         what = f"training.max_minutes ends it in about {time_needed}, after about {number}"
-        return f"{what} ({pace}); not counted: {start}calibration and test sets"
+        return f"{what} ({pace}); not counted: {start}work after training"
     most, left = "at most " * bool(config.patience), " left" * bool(done)
     what = f"{most}about {time_needed}{left} for {counted(round(steps), 'step')}"
-    return f"{what} ({pace}); not counted: {start}validation, calibration, test sets"
+    return f"{what} ({pace}); not counted: {start}validation, work after training"

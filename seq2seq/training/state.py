@@ -74,6 +74,10 @@ class TrainingResult:
     metric: str | None
     is_improving: bool = False
     """Whether the last validation was significantly better than the earlier ones of its stage, and is the best."""
+    epoch: float = 0.0
+    """The epochs since the begin of the run."""
+    seconds: float = 0.0
+    """The seconds of training since the begin of the run."""
 
 
 @dataclass
@@ -321,14 +325,20 @@ def limits(config: TrainingConfig) -> tuple[float, float, float]:
 
 def further(result: TrainingResult, config: TrainingConfig) -> str:
     """Return how to continue if a limit ended a run that still improved, or one that had already finished; else ""."""
-    names = ("max_steps", "max_epochs", "max_minutes")
-    limit = next((limit for limit in zip(names, limits(config), strict=True) if limit[0] in result.reason), None)
-    if limit is None or not (result.is_improving or result.status == "already finished"):
+    steps, epochs, seconds = limits(config)
+    done = {
+        "max_steps": (steps, result.step),
+        "max_epochs": (epochs, result.epoch),
+        "max_minutes": (seconds / 60, result.seconds / 60),
+    }
+    key = next((key for key in done if key in result.reason), None)
+    if key is None or not (result.is_improving or result.status == "already finished"):
         return ""
-    key, value = limit
-    twice = f"{2 * value / 60 if key == 'max_minutes' else 2 * value:.10g}"
+    limit, reached = done[key][0], round(done[key][1])  # training ends a little after a limit of epochs or minutes
     ended = f"training.{key} ended training while the model still improved, so its answers may be poor; "
-    return f"{ended * result.is_improving}to continue, run the same command with --set training.{key}={twice}"
+    has_ended_it = result.is_improving and limit >= reached  # not a lower limit than that of the finished run
+    twice = f"{2 * max(limit, reached):.10g}"
+    return f"{ended * has_ended_it}to continue, run the same command with --set training.{key}={twice}"
 
 
 def progress(state: RunState, epoch: float, config: TrainingConfig, stages: Stages = ONE_STAGE) -> float:

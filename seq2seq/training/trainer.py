@@ -260,7 +260,7 @@ class Trainer:
         state = self.state
         best = state.best_step, state.best_value, state.metric
         is_improving = state.validations_since_best == 0 and state.best_step == state.step
-        return TrainingResult(status, reason, state.step, *best, is_improving=is_improving)
+        return TrainingResult(status, reason, state.step, *best, is_improving, self.stream.epoch, state.seconds)
 
     # -- validation --------------------------------------------------------------------------------------------------
 

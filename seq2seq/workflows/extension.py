@@ -15,6 +15,7 @@ from seq2seq import atomic
 from seq2seq.errors import DataError, ModelError, UserError, counted
 from seq2seq.languages import languages_named
 from seq2seq.lines import read_lines
+from seq2seq.store.finding import name_in_run
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.store.vocabulary import refitted
@@ -112,7 +113,7 @@ def extend(
         problem = f"the vocabulary has every character of the corpora{more}"
         raise UserError(f"{model}: nothing to add: {problem}; keep the model, or give more text")
     weights = refitted(loaded, larger.tokenizers, larger.counts, like)
-    note = f"`{loaded.folder.name}` with {counted(len(larger.pieces), 'more piece')}, listed in `{TABLE}`."
+    note = f"`{name_in_run(loaded.folder)}` with {counted(len(larger.pieces), 'more piece')}, listed in `{TABLE}`."
     sizes = _save(output, loaded, larger.tokenizers, weights, note, {TABLE: larger.table()})
     return Extension(*sizes, next(iter(like), None), larger)
 
@@ -140,7 +141,7 @@ def transplant(model: Path, tokenizer: Path, output: Path) -> Transplant:
     if loaded.description.model.tied_embeddings == "all" and not new.shared:
         raise ModelError(f"{tokenizer}: two vocabularies, but {model} has one matrix of embeddings for both sides")
     kept = len(old.target.vocabulary.keys() & new.target.vocabulary.keys())
-    note = f"`{loaded.folder.name}` with the tokenizer `{tokenizer.name}`."
+    note = f"`{name_in_run(loaded.folder)}` with the tokenizer `{tokenizer.name}`."
     return Transplant(*_save(output, loaded, new, refitted(loaded, new), note), kept)
 
 

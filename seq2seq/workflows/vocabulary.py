@@ -27,6 +27,7 @@ from seq2seq.languages import language_name
 from seq2seq.lines import read_lines
 from seq2seq.runtime import start
 from seq2seq.store.direction import one_direction
+from seq2seq.store.finding import name_in_run
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.store.vocabulary import refitted
@@ -226,7 +227,7 @@ def _write(output: Path, loaded: LoadedModel, kept: tuple[set[str], set[str]]) -
     left = {direction_name(sides) for sides in product(*choices)} if len(choices) == 2 else set()
     directions = tuple(name for name in loaded.description.directions if name in left)
     description = loaded.description.model_copy(update={"metrics": {}, "directions": directions})
-    origin = f"`{loaded.folder.name}` with {smaller.target.vocab_size:,} of {target.vocab_size:,} pieces."
+    origin = f"`{name_in_run(loaded.folder)}` with {smaller.target.vocab_size:,} of {target.vocab_size:,} pieces."
     card = short_card(description, output.name, [origin])
     save_model(output, refitted(loaded, smaller), description, smaller, card)
 

@@ -148,7 +148,9 @@ def test_what_is_no_mapping_gets_one_line(folder, text):
     assert len(problems(folder, text).splitlines()) <= 2
 
 
-@pytest.mark.parametrize("override", ["nonsense", "=1", "training=3", "training.max_steps.x=1"])
+@pytest.mark.parametrize(
+    "override", ["nonsense", "=1", "  =1", ".seed=1", "training..x=1", "training=3", "training.max_steps.x=1"]
+)
 def test_malformed_overrides(folder, override):
     problems(folder, MINIMAL, override)
 
@@ -270,6 +272,20 @@ def test_what_could_be_one_source_or_several_is_told_once(folder, override, expe
     assert len(told.splitlines()) == 1
 
 
+def test_what_exists_and_is_something_else_is_named(folder):
+    (folder / "other").mkdir()
+    assert problems(folder, MINIMAL, "data.valid.source=other") == "data.valid.source: other is a folder; name a file"
+    told = problems(folder, MINIMAL, "data.valid.source=/dev/null")
+    assert told == "data.valid.source: /dev/null is a device; name a file"
+    told = problems(folder, MINIMAL, "data.valid={hub: train.en, split: test}")
+    assert "data.valid.hub: train.en is a file; name a folder" in told
+
+
+@pytest.mark.parametrize("value", ["5", "[en]"])
+def test_a_wrong_language_is_not_told_to_be_missing(folder, value):
+    assert "missing" not in problems(folder, MINIMAL, f"source_language={value}")
+
+
 def test_a_folder_is_not_suggested_for_a_file(folder):
     (folder / "valid.enn").mkdir()
     assert problems(folder, MINIMAL, "data.valid.source=valid.enm").endswith("; did you mean 'valid.en'?")
@@ -301,6 +317,7 @@ def test_a_byte_order_mark_is_no_part_of_a_config(folder):
         ("seed: a: b\n", "line 1: a second colon, text after a complete value"),
         ("seed: @x\n", "line 1: a value cannot begin with '@'; put it in quotes"),
         ("\r%", "line 2: "),
+        ("seed: 1\n---\nseed: 2\n", "line 2: a second document begins; keep one"),
         ("seed: \x07\n", "line 1: a control character (code 7); remove it"),
         ("data: &a {train: *a}\n", "line 1: a value that contains itself"),
         (

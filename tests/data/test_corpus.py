@@ -242,6 +242,18 @@ def test_processes_that_want_one_corpus_build_it_once(tmp_path, tokenizers):
         process.join()
 
 
+@pytest.mark.parametrize(
+    ("sides", "dropped"),
+    [((["", "a"], ["b", " "]), "empty 2"), (([" ".join(map(str, range(2000)))] * 3,) * 2, "length 3")],
+)
+def test_nothing_left_to_train_a_tokenizer_on_is_an_error_with_the_counts(tmp_path, sides, dropped):
+    opened = pairs_source(tmp_path, *sides)
+    filters = FilterConfig(drop_copies=False)
+    text = TokenizerText([opened], filters, TokenizerConfig(vocab_size=300), 1)
+    with pytest.raises(DataError, match=rf"0 of {len(sides[0])} kept \(dropped: {dropped}\); nothing is left to train"):
+        list(text.side(0))
+
+
 def test_nothing_left_is_an_error_with_the_counts(tmp_path, tokenizers):
     opened = pairs_source(tmp_path, ["", "a"], ["b", " "])
     with pytest.raises(DataError, match=r"0 of 2 kept \(dropped: empty 2\); nothing is left: loosen data.filters"):

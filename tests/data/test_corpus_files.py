@@ -60,6 +60,12 @@ def test_the_sides_are_the_languages_and_one_of_them_is_enough(form, others, tmp
             corpus_of_files([path], "fr", None)
 
 
+def test_an_empty_table_has_no_pairs(tmp_path):
+    for name in ("a.tsv", "a.jsonl"):
+        (tmp_path / name).write_text("\n" * 2)
+        assert list(open_pairs(corpus_of_files([tmp_path / name], None, None), "en", "de")) == []
+
+
 @pytest.mark.parametrize("form", ["tsv", "jsonl"])
 @pytest.mark.parametrize("heads", [("id", "text", "sentence"), ("en", "de", "fr"), ("id", "index", "en")])
 def test_columns_that_may_be_anything_are_refused(form, heads, tmp_path):

@@ -5,6 +5,7 @@ import gzip
 import io
 import pickle
 import sqlite3
+import tarfile
 import zipfile
 
 import numpy as np
@@ -88,11 +89,21 @@ def office_document() -> bytes:
     return file.getvalue()
 
 
+def tar_archive() -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        member = tarfile.TarInfo("train.en")
+        member.size = 7
+        archive.addfile(member, io.BytesIO(b"a line\n"))
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [
         (office_document(), "an Excel file"), (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "an Excel file"),
         (b"%PDF-1.7\n%\xe2\xe3", "a PDF"), (b"PAR1\x15\x04", "a Parquet file"), (b"\xfd7zXZ\0\0", "compressed with xz"),
+        (gzip.compress(gzip.compress(b"a", mtime=0), mtime=0), "compressed twice"), (tar_archive(), "a tar archive"),
         (b"BZh91AY&SY\x00\x11", "compressed with bzip2"), (b"\x28\xb5\x2f\xfd\x04", "compressed with zstd"),
     ],
 )  # fmt: skip

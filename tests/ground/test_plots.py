@@ -47,7 +47,9 @@ def test_classification_curves(tmp_path):
 def test_values_that_are_not_finite_or_logged_twice_do_not_spoil_a_curve():
     rows = [
         {"step": 1, "loss": 3.0}, {"step": 2, "loss": math.nan}, {"step": 3, "loss": None}, {"step": 4, "loss": "x"},
-        {"loss": 1.0}, {"step": 6, "loss": math.inf}, {"step": 5, "loss": 2.0}, {"step": 1, "loss": 2.5},
+        {"loss": 1.0}, {"step": 6, "loss": math.inf}, {"step": None, "loss": 1.0}, {"step": [1], "loss": 1.0},
+        {"step": "x", "loss": 1.0}, {"step": 7, "loss": 10**400}, {"step": 10**400, "loss": 1.0},
+        {"step": 5, "loss": 2.0}, {"step": 1, "loss": 2.5},
     ]  # fmt: skip
     assert _curves(rows, {"loss": "training", "bleu": "BLEU"}) == {"training": [(1, 2.5), (5, 2.0)]}
 

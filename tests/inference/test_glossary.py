@@ -52,6 +52,20 @@ def test_what_is_right_is_left_alone_and_what_is_missing_is_put_in_its_place(par
     assert statuses.count("forced") / len(statuses) > 0.9
 
 
+@pytest.mark.parametrize("term", ["vier neun", "neun vier", "neun vier eins"])
+def test_a_term_that_contains_the_word_that_it_replaces_is_put_in(parts, term):
+    translator, aligner = parts
+    lines = [source for source, _ in reversed_pairs(60, 17) if source.split().count("four") == 1]
+    answers = Pipeline(translator, aligner, of_rows(("four", term))).translate(lines)
+    statuses = [one.status for answer in answers for one in answer.terms]
+    assert statuses.count("forced") > 0.8 * len(statuses) > 10
+    for answer in answers:
+        for one in answer.terms:
+            assert one.status == "missing" or answer.text[slice(*one.target)] == term
+    # the word is not said a second time, where the model would have said it
+    assert sum(answer.text.split().count("vier") == 1 for answer in answers) > 0.8 * len(answers)
+
+
 def test_a_capital_of_the_source_stays_out_of_the_translation(parts):
     """The model translates words in reverse and without capitals: the first word of a line is the last one there."""
     translator, aligner = parts

@@ -1,7 +1,6 @@
 """`s2s check` of tables, labels and sizes: what a spreadsheet exported, and what is told so that one can read it."""
 
 import json
-import random
 import re
 
 import pytest
@@ -140,45 +139,6 @@ def test_swapped_sides_are_an_error_of_check_and_a_warning_of_training(tmp_path,
     assert "error: valid: source and target look swapped against train" in out
     assert main(["train", str(path), "--dry-run", "--run-dir", str(tmp_path / "run")]) == 0
     assert "warning: data.valid: source and target look swapped against data.train" in capfd.readouterr().err
-
-
-@pytest.mark.slow
-def test_the_filters_of_check_drop_what_those_of_training_drop(tmp_path, capfd):
-    # words of one piece against words that are spelled: no rate of pieces for each character tells their ratio
-    common = [(f"der Hund sieht die Donaudampfschifffahrt {i}", f"the dog sees the steamboat {i}") for i in range(500)]
-    draw = random.Random(1)
-    odd = [("Donaudampfschifffahrt", "".join(draw.choices("bjkmpqvwxyz", k=n))) for n in range(9, 50)]
-    rows = [*common, *odd]
-    for side, name in enumerate(("a.en", "a.de")):
-        write(tmp_path / name, *(row[side] for row in rows))
-    part = {"source": "a.en", "target": "a.de"}
-    config = {"source_language": "en", "target_language": "de", "data": {"train": part, "valid": part}, "seed": 3}
-    config["data"]["filters"] = {"max_length": 40}
-    path = write(
-        tmp_path / "run.yaml", json.dumps({**config, "tokenizer": {"vocab_size": 500}, "model": {"d_model": 16}})
-    )
-    _, out, _ = run(capfd, path)
-    (checked,) = re.findall(r"the filters[^:]*: (.* kept .*)", out)
-    assert "ratio" in checked
-    assert main(["train", str(path), "--dry-run", "--run-dir", str(tmp_path / "run")]) == 0
-    assert checked in "".join(capfd.readouterr())
-
-
-@pytest.mark.slow
-def test_the_advice_is_a_command_that_fits(tmp_path, capfd):
-    for name, side in (("a.en", 0), ("a.de", 1)):
-        write(tmp_path / name, *(row[side] for row in PAIRS))
-    part = {"source": "a.en", "target": "a.de"}
-    config = {"source_language": "en", "target_language": "de", "data": {"train": part, "valid": part}}
-    path = write(tmp_path / "run.yaml", json.dumps(config))
-    _, out, _ = run(capfd, path)
-    for key in ("batch_tokens", "warmup_steps", "validate_every"):
-        assert re.search(rf"training\.{key} is \d,?\d+; about [\d,]+ would fit", out)
-    (command,) = re.findall(r"try: s2s (train .*?[^\\])$", out, re.MULTILINE | re.DOTALL)
-    arguments = command.replace("\\\n", " ").split()
-    assert main([*arguments, "--dry-run", "--run-dir", str(tmp_path / "run")]) == 0
-    notes = run(capfd, *[a for a in arguments if a != "train"])[1]
-    assert "would fit" not in notes
 
 
 def test_lines_break_between_words_on_a_terminal_alone():

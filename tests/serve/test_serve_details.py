@@ -139,10 +139,28 @@ def test_terms_of_documents_are_counted(server):
     assert sum(counts().values()) == before + 2
 
 
+def test_the_usage_of_a_document_is_that_of_its_sentences(server):
+    def counts():
+        names = ("s2s_sentences_total", "s2s_tokens_total", "s2s_characters_total")
+        return {key: value for key, value in server.metrics().items() if key.startswith(names)}
+
+    lines, found = ["one four two", "nine three"], []
+    for text, form in (("\n".join(lines), "text"), ("".join(f"<p>{line}</p>" for line in lines), "html")):
+        before = counts()
+        found.append(server.ask("/v1/translate", {"text": text, "format": form}).json["usage"])
+        found.append({key: value - before[key] for key, value in counts().items()})
+    assert found[:2] == found[2:]
+    assert found[0]["sentences"] == 2
+    assert found[0]["target_tokens"] > 2
+
+
 def test_a_document_that_is_none_fails_alone(server):
     answer = server.ask("/v1/translate", {"text": "<a>one</b>", "format": "xml"})
     assert (answer.status, answer.json["error"]["field"]) == (400, "text")
     assert "line 1, column" in answer.json["error"]["message"]
+    answer = server.ask("/v1/translate", {"text": ["<p>one</p>", "<p>two"], "format": "xml"})
+    assert (answer.status, answer.json["error"]["field"]) == (400, "text.1")
+    assert "<p> is not closed, line 1, column 7" in answer.json["error"]["message"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no such event\nCompile with"), MemoryError(), OSError(28, "full")])

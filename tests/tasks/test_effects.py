@@ -258,6 +258,19 @@ def test_how_to_train_on_is_told_where_a_limit_came_too_early(status, reason, im
     assert ("still improved" in found) == (improving and bool(expected))
 
 
+@pytest.mark.parametrize("improving", [True, False])
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("max_steps 500 reached", "max_steps=1600"), ("max_epochs 2.5 reached", "max_epochs=24"),
+     ("max_minutes 4 reached", "max_minutes=20")],
+)  # fmt: skip
+def test_a_limit_below_what_is_trained_is_told_with_one_that_continues(reason, expected, improving):
+    """The run ended by another limit, so it is not told that this one ended it."""
+    result = TrainingResult("already finished", reason, 800, 800, 1.0, "bleu", improving, 12.003, 604.0)
+    found = further(result, TrainingConfig(max_steps=500, max_epochs=2.5, max_minutes=4.0))
+    assert found == f"to continue, run the same command with --set training.{expected}"
+
+
 @pytest.mark.slow
 def test_a_finished_run_names_the_limit_that_holds_now(folder, capfd):
     slow = ["--set", "training.max_steps=", "--set", "training.validate_every=1"]

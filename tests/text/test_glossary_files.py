@@ -56,6 +56,13 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, content, words, na
     assert all(word in message for word in words)
 
 
+def test_a_form_that_is_also_forbidden_is_told():
+    rows = ("cat", "Katze"), ("dog", "Hund|kleine Katze"), ("-", "Katze"), ("-", "HUND", "case"), ("hut", "Katzenhaus")
+    assert glossary(*rows).problems == (
+        "line 1: 'Katze' contains what line 3 forbids", "line 2: 'kleine Katze' contains what line 3 forbids",
+    )  # fmt: skip
+
+
 def test_what_is_doubtful_is_told_but_not_for_ever(tmp_path):
     path = tmp_path / "terms.tsv"
     lines = ["station   Haltestelle", "dog;Hund", "Firefox", "cat\tKatze", "CAT\tKater", "cat\tKätzchen"]
@@ -65,7 +72,7 @@ def test_what_is_doubtful_is_told_but_not_for_ever(tmp_path):
     assert "no tab in 'station Haltestelle'" in problems[0]
     assert "already in line 4" in problems[2]
     path.write_text("".join(f"two words {number}\n" for number in range(500)), encoding="utf-8")
-    problems = Glossary.read(path).problems
+    problems = Glossary.read(str(path)).problems
     assert len(problems) == MOST_TOLD + 1
     assert problems[-1].startswith("490 more lines")
 
