@@ -228,9 +228,7 @@ class Translator:
     ) -> Work[list[Translation]]:
         """Do what `translate` does, and yield each search (`overlap`)."""
         if self._is_open:
-            raise UserError(
-                "the model needs languages; translate with what directed(Direction(source, target)) returns"
-            )
+            raise UserError("the model needs languages; translate with directed(Direction(source, target))")
         lines = checked_texts(lines, "translate")
         prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 
@@ -255,7 +256,24 @@ def test_a_gold_label_that_the_model_does_not_have_is_named(folder, tmp_path, ca
     assert main(["classify", str(folder), "--gold", str(gold)]) == 2
     error = capsys.readouterr().err
     assert "'7'" in error
+    assert "'a bad one'" in error
     assert str(gold) in error
+
+
+def test_gold_may_be_jsonl_and_needs_texts(folder, tmp_path, capsys):
+    rows = [("a good film", "1"), ("a bad one", "0"), ("odd", "1")]
+    (tmp_path / "gold.tsv").write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+    (tmp_path / "gold.jsonl").write_text(
+        "".join(f'{{"sentence": "{text}", "label": "{label}"}}\n' for text, label in rows)
+    )
+    found = []
+    for name in ("gold.tsv", "gold.jsonl"):
+        assert main(["classify", str(folder), "--gold", str(tmp_path / name), "--device", "cpu"]) == 0
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1]
+    (tmp_path / "none.tsv").write_text("sentence\tlabel\n")
+    assert main(["classify", str(folder), "--gold", str(tmp_path / "none.tsv"), "--device", "cpu"]) == 2
+    assert "none.tsv: no texts with labels; there is nothing to score" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -284,6 +302,8 @@ def test_info_says_what_the_model_is(folder, tokenizer, capsys):
     assert main(["info", str(folder)]) == 0
     text = capsys.readouterr().out
     assert f"{info['parameters']:,}" in text
+    assert "to classify" in text
+    assert not re.search("translate|int8", text)
     assert "2 layers" in text
 
 

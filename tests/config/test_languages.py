@@ -45,6 +45,18 @@ def test_one_language_of_each_is_a_configuration_of_one_direction(side):
     assert one == parse(f"source_language: en\ntarget_language: de\n{SINGLE}", check_files=False)
 
 
+@pytest.mark.parametrize("name", ["en-de", "news"])
+def test_one_direction_may_have_one_validation_set_with_a_name(name):
+    """And the best checkpoint is that of this set."""
+    config = parse(f"source_language: en\ntarget_language: de\n{SINGLE}", check_files=False)
+    valid = config.data.valid.model_dump_json(exclude_unset=True, by_alias=True)
+    text, sets = f"languages: {{source: [en], target: [de]}}\n{SINGLE}", f"data.valid={{{name}: {valid}}}"
+    for best_of in (name, "mean", "en-de"):
+        assert parse(text, overrides=[sets, f"training.best_of={best_of}"], check_files=False) == config
+    with pytest.raises(ConfigError, match=r"training.best_of: en-fr needs languages"):
+        parse(text, overrides=["training.best_of=en-fr"], check_files=False)
+
+
 @pytest.mark.parametrize(
     ("name", "tag"),
     [("de", ">>deu<<"), ("German", ">>deu<<"), ("sr_Cyrl", ">>srp_Cyrl<<"), ("srp-latn", ">>srp_Latn<<"),

@@ -157,7 +157,7 @@ def test_what_it_cannot_hold_is_one_line(tmp_path, capsys):
     typed = ["--corpus", str(tmp_path / "text"), "--pieces", "0", "--tag", "qqq", "--like", "de"]
     assert main(["vocabulary", "extend", str(tmp_path / "m2m"), *typed, "-o", str(tmp_path / "tagged")]) == 0
     for name, said in (
-        ("ours", "a tokenizer without the tags of languages"),
+        ("ours", "a tokenizer without the language tags of M2M-100"),
         ("nllb", "which needs a tokenizer.json that is not written"),
         ("mbart", "embedding_norm True (M2M-100: False)"),
         ("tagged", "languages that M2M100Tokenizer of transformers does not have: qqq"),

@@ -298,14 +298,15 @@ DAMAGES = {
     "a wrong size": (lambda f: edit(f, d_model=32), "shape"),
     "absurd layers": (lambda f: edit(f, encoder_layers=10**9), "num_encoder_layers: must be"),
     "many layers": (lambda f: edit(f, encoder_layers=900), "far larger"),
-    "absurd positions": (lambda f: edit(f, max_position_embeddings=10**9), "max_length: must be"),
+    "absurd positions": (lambda f: edit(f, max_position_embeddings=10**9), "max_position_embeddings: must be"),
+    "no beams": (lambda f: edit(f, "generation_config.json", num_beams=0), "num_beams: must be"),
     "many positions": (lambda f: edit(f, max_position_embeddings=10**6, d_model=2**14), "table of positions"),
-    "no number": (lambda f: edit(f, encoder_layers="six"), "num_encoder_layers"),
+    "no number": (lambda f: edit(f, encoder_layers="six"), "\\bencoder_layers"),
     "vocabulary of another size": (lambda f: edit(f, vocab_size=9, decoder_vocab_size=9), "vocab_size: 9"),
     "no vocabulary": (lambda f: (f / "vocab.json").unlink(), "vocab.json"),
     "vocabulary with holes": (lambda f: (f / "vocab.json").write_text('{"</s>": 0, "<pad>": 1000}'), "ids are not"),
     "vocabulary of texts": (lambda f: (f / "vocab.json").write_text('{"</s>": "0"}'), "vocab.json"),
-    "no tokenizer": (lambda f: (f / "source.spm").unlink(), "source.spm"),
+    "no tokenizer": (lambda f: (f / "source.spm").unlink(), "source.spm.*; copy the model folder again"),
     "damaged config": (lambda f: (f / "generation_config.json").write_text("{"), "generation_config.json"),
     "shortened weights": (lambda f: os.truncate(f / "model.safetensors", 999), "model.safetensors"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is missing"),
@@ -324,14 +325,24 @@ def test_a_damaged_folder_is_one_line(name, tmp_path):
 
 
 def test_a_pickle_is_refused_with_a_remedy_and_read_only_as_tensors(tmp_path):
-    theirs = make_marian(tmp_path / "marian")
+    state = make_marian(tmp_path / "marian").state_dict()
     whole = load_model(tmp_path / "marian").model.state_dict()
     (tmp_path / "marian" / "model.safetensors").unlink()
-    torch.save(theirs.state_dict(), tmp_path / "marian" / "pytorch_model.bin")
+    torch.save(state, tmp_path / "marian" / "pytorch_model.bin")
     with pytest.raises(ModelError, match="--pickle"):
         load_model(tmp_path / "marian")
     again = load_model(import_foreign(tmp_path / "marian", tmp_path / "ours", torch_file=True))
     assert all(torch.equal(again.model.state_dict()[name], weight) for name, weight in whole.items())
+
+    parts = {name: f"pytorch_model-0000{1 + place % 2}-of-00002.bin" for place, name in enumerate(state)}
+    for file in set(parts.values()):
+        torch.save({name: state[name] for name in parts if parts[name] == file}, tmp_path / "marian" / file)
+    (tmp_path / "marian" / "pytorch_model.bin").rename(tmp_path / "whole.bin")
+    (tmp_path / "marian" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": parts}))
+    with pytest.raises(ModelError, match=r"has pytorch_model-00001-of-00002.bin and no .*--pickle"):
+        load_model(tmp_path / "marian")
+    again = load_model(import_foreign(tmp_path / "marian", tmp_path / "of-parts", torch_file=True)).model.state_dict()
+    assert all(torch.equal(again[name], weight) for name, weight in whole.items())
 
     class Harmful:
         def __reduce__(self):

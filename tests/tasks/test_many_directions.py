@@ -268,6 +268,8 @@ def test_ctranslate2_folders_have_all_directions(run, tmp_path):
     main(["convert", "--to", "ctranslate2", str(run), "-o", str(tmp_path / "out"), "--force"])
     exported = Translator.load(tmp_path / "out", all_languages=True)
     assert exported.choices == {"source": ["en", "de"], "target": ["de", "en", "fr"]}
+    with pytest.raises(UserError, match=r"needs languages; translate with directed\(Direction\(source, target\)\)"):
+        exported.translate(["one"])
     for direction in (Direction("en", "fr"), Direction("de", "en")):
         ours = Translator.load(run, engine="ctranslate2", all_languages=True).directed(direction)
         texts = [[one.text for one in each.translate([LONG, "one"])] for each in (exported.directed(direction), ours)]

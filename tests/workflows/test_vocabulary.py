@@ -158,13 +158,16 @@ def check_logits(original, smaller):
 
 
 def test_only_the_named_languages_are_left_and_frequent_pieces_on_request(tmp_path, capsys):
-    make_multilingual(tmp_path / "model", "nllb")
+    make_multilingual(tmp_path / "run" / "best", "nllb")
     (tmp_path / "text").write_text("\n".join(SOURCE[:2]))
-    typed = ["vocabulary", "trim", str(tmp_path / "model"), "--corpus", str(tmp_path / "text"), "--languages"]
+    typed = ["vocabulary", "trim", str(tmp_path / "run" / "best"), "--corpus", str(tmp_path / "text"), "--languages"]
     assert main([*typed, "eng_Latn,deu_Latn", "-o", str(tmp_path / "few")]) == 0
     assert main([*typed, "en,de", "--keep-frequent", "60", "-o", str(tmp_path / "more")]) == 0
     few, more = (load_model(tmp_path / name).tokenizers.source for name in ("few", "more"))
     assert set(few.tags) == {"eng_Latn", "deu_Latn"}
+    card = (tmp_path / "few" / "README.md").read_text()
+    assert "`run/best` with" in card
+    assert "s2s translate THIS_FOLDER --from SOURCE --to TARGET <" in card
     assert set(few.vocabulary) < set(more.vocabulary)
     capsys.readouterr()
     assert main([*typed, "en", "-o", str(tmp_path / "one")]) == 2
