@@ -100,7 +100,7 @@ def _problems(values: dict[str, Any]) -> list[str]:
     while True:
         try:
             checked = Config.model_validate(values)
-            has_languages = not any(place[0].endswith(("language", "languages")) for place in changed)
+            has_languages = not any(str(place[0]).endswith(("language", "languages")) for place in changed)
             has_stages = not any(place[:2] in (("data", "stages"), ("data", "train")) for place in changed)
             problems += stage_problems(checked) if has_stages else []
             return problems + _cross_check(checked) + (_of_languages(checked) if has_languages else [])

@@ -56,9 +56,13 @@ class FilterCounts:
         """Number of examples that were read."""
         return self.kept + sum(self.dropped.values())
 
+    @property
+    def rules(self) -> str:
+        """The rules that dropped examples, each with their number."""
+        return ", ".join(f"{rule} {count:,}" for rule, count in sorted(self.dropped.items()))
+
     def __str__(self) -> str:
-        rules = ", ".join(f"{rule} {count:,}" for rule, count in sorted(self.dropped.items()))
-        return f"{self.kept:,} of {self.total:,} kept" + (f" (dropped: {rules})" if rules else "")
+        return f"{self.kept:,} of {self.total:,} kept" + (f" (dropped: {self.rules})" if self.dropped else "")
 
 
 @dataclass(frozen=True)

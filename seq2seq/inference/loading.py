@@ -65,10 +65,7 @@ def load_engine(
         UserError: a device, precision, engine, language or search setting does not exist or is not possible.
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
-    if any(not isinstance(path, str | Path | None) for path in paths):
-        raise UserError("name each model by itself, as text or a path, not in a list")
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise UserError(f"threads {shown(threads)}: must be a number of at least 1")
+    _check_kinds(paths, engine, quantization, threads)
     folders, search = [find_model(path, "translation") for path in paths], search or {}
     is_exported = _check_options(folders, engine, quantization, precision)
     has_choice = engine != "ctranslate2" and not is_exported
@@ -104,15 +101,26 @@ def load_engine(
     return _open_torch(folders, device, precision, threads, search, reason, direction)
 
 
+def _check_kinds(paths: Sequence[object], engine: object, quantization: object, threads: object) -> None:
+    """Refuse values that the options of a command exclude, but a program may give."""
+    if any(not isinstance(path, str | Path | None) for path in paths):
+        raise UserError("name each model by itself, as text or a path, not in a list")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise UserError(f"threads {shown(threads)}: must be a number of at least 1")
+    for name, value, known in (
+        ("engine", engine, get_args(EngineName)),
+        ("quantization", quantization, (None, *ranges.QUANTIZATIONS)),
+    ):
+        if value not in known:
+            names = [each for each in known if each is not None]
+            close = did_you_mean(str(value), names)
+            raise UserError(f"{name} {shown(value)}: not one of {', '.join(names)}{close}")
+
+
 def _check_options(
     folders: Sequence[Path], engine: EngineName, quantization: str | None, precision: str | None
 ) -> bool:
     """Refuse options that exclude each other, and return whether a folder is a CTranslate2 folder."""
-    if engine not in get_args(EngineName):
-        raise UserError(f"engine {shown(engine)}: not one of {', '.join(get_args(EngineName))}")
-    if quantization is not None and quantization not in ranges.QUANTIZATIONS:
-        close = did_you_mean(str(quantization), ranges.QUANTIZATIONS)
-        raise UserError(f"quantization {shown(quantization)}: not one of {', '.join(ranges.QUANTIZATIONS)}{close}")
     exports = [folder for folder in folders if is_ctranslate2(folder)]
     if exports and (quantization or precision):
         raise UserError(

@@ -242,7 +242,7 @@ def _judge_filters(report: CorpusReport) -> Found:
     dropped = report.filters.total - report.filters.kept
     if dropped > 0.3 * max(report.filters.total, 1):
         level = "warning" if report.filters.kept else "error"
-        yield level, f"the filters drop {dropped:,} of {report.filters.total:,} ({report.filters})"
+        yield level, f"the filters drop {dropped:,} of {report.filters.total:,} ({report.filters.rules})"
 
 
 def _compare(train: Sequence[CorpusReport], report: CorpusReport) -> Found:

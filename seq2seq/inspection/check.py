@@ -139,10 +139,6 @@ def check_corpora(
         shared = list(Matches(_matches_of(reader, tally)).overlaps(examiner.held_out).items())
         if later := shared[held_out.index(reader) + 1 :]:
             overlaps[reader.name] = dict(later)
-    advice = None
-    if total.examples and corpora.are_all and not corpora.has_initial_model:
-        is_new = corpora.tokenizers is None
-        advice = advise(total, corpora.tokenizer, corpora.model, corpora.training, has_new_tokenizer=is_new)
     problems = [
         Problem("error", name, "source and target look swapped against train")
         for name, first in held_out_blocks.items()
@@ -154,7 +150,15 @@ def check_corpora(
         first: {second: _by_line(overlap, lines[second]) for second, overlap in others.items()}
         for first, others in overlaps.items()
     }
-    return CheckReport(reports, by_line, advice, problems, is_exact)
+    return CheckReport(reports, by_line, _advice(corpora, total), problems, is_exact)
+
+
+def _advice(corpora: Corpora, total: CorpusTally) -> Advice | None:
+    """Return the recommended sizes; None for an initial model, which has sizes, and if there are other corpora."""
+    if not total.examples or not corpora.are_all or corpora.has_initial_model:
+        return None
+    is_new = corpora.tokenizers is None
+    return advise(total, corpora.tokenizer, corpora.model, corpora.training, has_new_tokenizer=is_new)
 
 
 def _matches_of(reader: CorpusReader, tally: CorpusTally) -> list[tuple[str, SharedExample]]:

@@ -190,6 +190,8 @@ class Service:
         done, metrics = answers.computed, self.metrics
         metrics.sentences.labels("done").inc(len(done))
         metrics.sentences.labels("failed" if job.failure else "withdrawn").inc(job.results.count(None))
+        if answers.documents is not None:
+            metrics.sentences.labels("accepted").inc(len(done) + job.results.count(None))
         if isinstance(answers, Translating):
             for flag in chain.from_iterable(result.flags for result in done):
                 metrics.flags.labels(flag).inc()
@@ -277,7 +279,8 @@ class Service:
         self._jobs.add(answers.job)
         if answers.documents is not None:
             answers.documents.start()
-        self.metrics.sentences.labels("accepted").inc(len(answers.job.texts))
+        else:  # the number of sentences of documents is known at the end
+            self.metrics.sentences.labels("accepted").inc(len(answers.job.texts))
         return answers
 
     def _put(self, answers: Answers) -> None:

@@ -159,11 +159,8 @@ class Inputs:
 
 def completed(config: Config) -> tuple[Config, TokenizerPair | None]:
     """Return a configuration, completed by `complete`, and the tokenizers that the run begins with, if it does not
-    train new ones; neither corpora nor weights are read, and `training.vocabulary` is not applied.
-
-    Raises:
-        ModelError: as `Inputs.open`.
-        ConfigError: as `Inputs.open`.
+    train new ones. Corpora and weights are not read, and `training.vocabulary` is not applied; errors are those of
+    `Inputs.open`.
     """
     given = _given_tokenizers(config)
     if config.training.init_from is None:
@@ -282,8 +279,8 @@ def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair |
     filters, most = config.data.filters, max_pieces(config, given if initial is None else initial.tokenizers)
     if filters.max_length <= most:
         return config
-    given = f"model.max_length is {config.model.max_length}"
-    logger.info("data.filters.max_length: %d instead of %d, because %s", most, filters.max_length, given)
+    why = f"{most} instead of {filters.max_length}, because model.max_length is {config.model.max_length}"
+    logger.info("data.filters.max_length: %s", why)
     filters = filters.model_copy(update={"max_length": most})
     return config.model_copy(update={"data": config.data.model_copy(update={"filters": filters})})
 

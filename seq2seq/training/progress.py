@@ -17,7 +17,7 @@ from tqdm import tqdm
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.stages import ONE_STAGE, Stages
 from seq2seq.errors import counted
-from seq2seq.training.state import RunState, limits, progress
+from seq2seq.training.state import RunState, TrainingResult, limits, progress
 
 EQUAL = 1e-6  # the relative difference up to which two moments are equal
 FIRST_LINE, MOST_SECONDS = 10.0, 60.0  # in a log: the first pause, which doubles with each line, and the longest
@@ -175,3 +175,21 @@ def estimate(
     most, left = "at most " * bool(config.patience), " left" * bool(done)
     what = f"{most}about {time_needed}{left} for {counted(round(steps), 'step')}"
     return f"{what} ({pace}); not counted: {start}validation, work after training"
+
+
+def further(result: TrainingResult, config: TrainingConfig) -> str:
+    """Return how to continue if a limit ended a run that still improved, or one that had already finished; else ""."""
+    steps, epochs, seconds = limits(config)
+    done = {
+        "max_steps": (steps, result.step),
+        "max_epochs": (epochs, result.epoch),
+        "max_minutes": (seconds / 60, result.seconds / 60),
+    }
+    key = next((key for key in done if key in result.reason), None)
+    if key is None or not (result.is_improving or result.status == "already finished"):
+        return ""
+    limit, reached = done[key][0], round(done[key][1])  # training ends a little after a limit of epochs or minutes
+    ended = f"training.{key} ended training while the model still improved, so its answers may be poor; "
+    has_ended_it = result.is_improving and limit >= reached  # not a lower limit than that of the finished run
+    twice = f"{2 * max(limit, reached):.10g}"
+    return f"{ended * has_ended_it}to continue, run the same command with --set training.{key}={twice}"

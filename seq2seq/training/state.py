@@ -323,24 +323,6 @@ def limits(config: TrainingConfig) -> tuple[float, float, float]:
     return steps, config.max_epochs or math.inf, (config.max_minutes or math.inf) * 60
 
 
-def further(result: TrainingResult, config: TrainingConfig) -> str:
-    """Return how to continue if a limit ended a run that still improved, or one that had already finished; else ""."""
-    steps, epochs, seconds = limits(config)
-    done = {
-        "max_steps": (steps, result.step),
-        "max_epochs": (epochs, result.epoch),
-        "max_minutes": (seconds / 60, result.seconds / 60),
-    }
-    key = next((key for key in done if key in result.reason), None)
-    if key is None or not (result.is_improving or result.status == "already finished"):
-        return ""
-    limit, reached = done[key][0], round(done[key][1])  # training ends a little after a limit of epochs or minutes
-    ended = f"training.{key} ended training while the model still improved, so its answers may be poor; "
-    has_ended_it = result.is_improving and limit >= reached  # not a lower limit than that of the finished run
-    twice = f"{2 * max(limit, reached):.10g}"
-    return f"{ended * has_ended_it}to continue, run the same command with --set training.{key}={twice}"
-
-
 def progress(state: RunState, epoch: float, config: TrainingConfig, stages: Stages = ONE_STAGE) -> float:
     """Return the share of training that is done, in [0, 1], by the limit that will be reached first."""
     return _share_done(state, epoch, config, stages, (0, 0.0, 0.0), math.inf)

@@ -296,7 +296,7 @@ DAMAGES = {
         "sinusoidal",
     ),
     "a wrong size": (lambda f: edit(f, d_model=32), "shape"),
-    "absurd layers": (lambda f: edit(f, encoder_layers=10**9), "num_encoder_layers: must be"),
+    "absurd layers": (lambda f: edit(f, encoder_layers=10**9), "encoder_layers: must be"),
     "many layers": (lambda f: edit(f, encoder_layers=900), "far larger"),
     "absurd positions": (lambda f: edit(f, max_position_embeddings=10**9), "max_position_embeddings: must be"),
     "no beams": (lambda f: edit(f, "generation_config.json", num_beams=0), "num_beams: must be"),

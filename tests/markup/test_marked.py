@@ -118,7 +118,7 @@ def test_the_gold_set_has_the_same_tags_on_both_sides():
 
 @pytest.mark.parametrize(
     ("form", "wrong", "said"),
-    [("xml", "one <b>two", "mismatched tag"), ("html", '<meta charset="latin1">one', "HTML in latin1")],
+    [("xml", "one <b>two", "<b> is not closed"), ("html", '<meta charset="latin1">one', "HTML in latin1")],
 )
 def test_with_each_line_an_error_names_the_line(run, form, wrong, said, tmp_path, capfdbinary):
     (tmp_path / "lines").write_text(f"one\ntwo\n{wrong}\n")

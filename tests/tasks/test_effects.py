@@ -13,8 +13,8 @@ from seq2seq.config.schema import Config, TokenizerConfig, TrainingConfig
 from seq2seq.tasks.effects import WITHOUT_EFFECT, without_effect
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.trained_with import trained_with
-from seq2seq.training.progress import foreseen_steps, too_long
-from seq2seq.training.state import TrainingResult, further
+from seq2seq.training.progress import foreseen_steps, further, too_long
+from seq2seq.training.state import TrainingResult
 
 TEXT = """
 source_language: en

@@ -13,8 +13,8 @@ from seq2seq.data.stages import ONE_STAGE, Stage, Stages
 from seq2seq.errors import RunError
 from seq2seq.training.loss import LossSum
 from seq2seq.training.optim import learning_rate
-from seq2seq.training.progress import estimate, foreseen_steps, unreached
-from seq2seq.training.state import RunState, Validation, further, progress, schedule_progress
+from seq2seq.training.progress import estimate, foreseen_steps, further, unreached
+from seq2seq.training.state import RunState, Validation, progress, schedule_progress
 
 _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 

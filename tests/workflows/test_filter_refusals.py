@@ -70,7 +70,7 @@ MISTAKES = {
     "an archive of other languages": (["other.zip", "--from", "en", "--to", "de"], "other.zip: its text files are "
                                       "c.fr-it.fr, c.fr-it.it; name the languages of source and target"),
     "an archive without languages": (["other.zip"], "other.zip: its text files are c.fr-it.fr, c.fr-it.it; name the "
-                                     "languages of source and target by these endings, such as it, or extract"),
+                                     "languages of source and target by these endings, such as fr, or extract"),
     "a language that cannot be written": (["en", "de", "--from", "\udcff"], "is not a language; give a code or name"),
     "a folder": (["full"], "full: a folder; name a file"),
     "a pipe": (["pipe", "de"], "pipe: a pipe, which can be read only once; write its text to a file first"),
