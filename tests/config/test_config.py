@@ -274,11 +274,9 @@ def test_what_could_be_one_source_or_several_is_told_once(folder, override, expe
 
 def test_what_exists_and_is_something_else_is_named(folder):
     (folder / "other").mkdir()
-    for wrong, said in (
-        ("other", "other is a folder; name a file"),
-        ("/dev/null", "/dev/null is a device; name a file"),
-    ):
-        assert problems(folder, MINIMAL, f"data.valid.source={wrong}").endswith(f"data.valid.source: {said}")
+    for wrong, kind in (("other", "folder"), ("/dev/null", "device")):
+        told = problems(folder, MINIMAL, f"data.valid.source={wrong}")
+        assert told.endswith(f"data.valid.source: {wrong} is a {kind}; name a file")
     told = problems(folder, MINIMAL, "data.valid={hub: train.en, split: test}")
     assert "data.valid.hub: train.en is a file; name a folder" in told
 
