@@ -37,7 +37,7 @@ OnInvalid = Callable[[int], None]
 DAMAGE = (OSError, EOFError, zlib.error)
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
-TAR, TAR_AT = b"ustar", 257  # in the header of the first member
+TARS, TAR_AT = (b"ustar\x0000", b"ustar  \0"), 257  # in the header of the first member: POSIX, GNU
 _SHEET = "an Excel file, another office document or a zip archive; export it as UTF-8 text, TSV or CSV, or extract it"
 _DATASET = "name its folder with the key hub to train on it, or write one column as UTF-8 text"
 _WRITE_TEXT = "write its sentences as UTF-8 text with the program that made it"
@@ -121,7 +121,7 @@ def _problem(head: bytes) -> str | None:
     accepted."""
     if problem := next((problem for magic, problem in _NO_TEXT.items() if head.startswith(magic)), None):
         return problem
-    if head[TAR_AT:].startswith(TAR):
+    if head[TAR_AT:].startswith(TARS):
         return "a tar archive; extract it (tar -xf FILE)"
     encoding = next((encoding for bom, encoding in _OTHER_BOMS.items() if head.startswith(bom)), None)
     if encoding is None and b"\0" in head and len(head) >= _MIN_BYTES:

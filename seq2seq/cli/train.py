@@ -65,7 +65,7 @@ def _log_result(result: "TrainingResult", folder: Path, config: "Config") -> Non
     if result.best_step == 0:
         best += ", the initial model: training has not improved on it"
     logger.info("%s at step %s: %s%s", result.status, f"{result.step:,}", result.reason, best)
-    from seq2seq.training.state import further
+    from seq2seq.training.progress import further
 
     if way := further(result, config.training):
         logger.log(logging.WARNING if result.is_improving else logging.INFO, "%s", way)

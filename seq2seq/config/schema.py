@@ -355,7 +355,8 @@ class Config(Section):
         if isinstance(valid, Mapping) and len(valid) == 1 and isinstance(only := next(iter(valid.values())), Mapping):
             names |= valid.keys()
             others["data"] = {**data, "valid": only}
-        if isinstance(training, Mapping) and training.get("best_of") in names:  # the mean of one
+        best = training.get("best_of") if isinstance(training, Mapping) else None
+        if isinstance(best, str) and best in names:  # the mean of one
             others["training"] = {key: value for key, value in training.items() if key != "best_of"}
         return {**others, "source_language": single[0], "target_language": single[1]}
 

@@ -49,7 +49,7 @@ class TokenizerText:
         """Yield the texts of one side, in order.
 
         Raises:
-            DataError: there are none.
+            DataError: the filters keep no example.
         """
         counts = FilterCounts()
         for source, times in zip(self._sources, self._repeats, strict=True):
@@ -64,7 +64,8 @@ class TokenizerText:
                 due -= int(due)
         if not counts.kept:
             names = some_of([source.name for source in self._sources])
-            raise DataError(f"{names}: {counts}; nothing is left to train a tokenizer on: loosen data.filters")
+            problem = f"{counts}; nothing is left to train a tokenizer on: loosen data.filters"
+            raise DataError(f"{names}: {problem if counts.total else 'no examples to train a tokenizer on'}")
 
     def _misfit(self, example: Example) -> str | None:
         """Return the length filter that will very likely drop an example; only examples with many characters

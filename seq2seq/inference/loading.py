@@ -103,8 +103,8 @@ def load_engine(
 
 def _check_kinds(paths: Sequence[object], engine: object, quantization: object, threads: object) -> None:
     """Refuse values that the options of a command exclude, but a program may give."""
-    if any(not isinstance(path, str | Path | None) for path in paths):
-        raise UserError("name each model by itself, as text or a path, not in a list")
+    if wrong := [path for path in paths if not isinstance(path, str | Path | None)]:
+        raise UserError(f"model {shown(wrong[0])}: must be text or a path; give several models one by one")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise UserError(f"threads {shown(threads)}: must be a number of at least 1")
     for name, value, known in (
@@ -114,7 +114,7 @@ def _check_kinds(paths: Sequence[object], engine: object, quantization: object, 
         if value not in known:
             names = [each for each in known if each is not None]
             close = did_you_mean(str(value), names)
-            raise UserError(f"{name} {shown(value)}: not one of {', '.join(names)}{close}")
+            raise UserError(f"{name} {shown(value)}: choose one of {', '.join(names)}{close}")
 
 
 def _check_options(

@@ -66,8 +66,7 @@ class Advice:
     """The number of the other characters, which are spelled as bytes."""
     notes: tuple[str, ...]
     overrides: dict[str, Any]
-    """Settings and sections that change the config to the recommended values: `settings`, without written keys that
-    would take precedence."""
+    """What `--set` needs to reach `settings`: it also removes written keys that take precedence."""
 
 
 def advise(

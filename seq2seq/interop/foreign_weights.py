@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from seq2seq.tensors import FileTensors, HeldTensors, read_tensors
 
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
 INDEX, PICKLE_INDEX = f"{WEIGHTS}.index.json", f"{PICKLE}.index.json"
-SHARD = re.compile(r"[A-Za-z0-9_-][\w.-]*\.(safetensors|bin)")
+SHARD = re.compile(r"[A-Za-z0-9_-][\w.-]*")
 
 
 def stored_weights(folder: Path, torch_file: bool, kind: str = "marian") -> dict[str, Tensor]:
@@ -49,25 +50,30 @@ def open_weights(folder: Path, torch_file: bool, kind: str) -> HeldTensors:
 
 
 def _from_pickle(folder: Path, torch_file: bool, kind: str) -> dict[str, Tensor]:
-    if (folder / PICKLE).exists():
-        files = [PICKLE]
-    elif (folder / PICKLE_INDEX).exists():
-        files = sorted(set(_shards(folder, PICKLE_INDEX).values()))
-    else:
+    has_parts = not (folder / PICKLE).exists() and (folder / PICKLE_INDEX).exists()
+    if not has_parts and not (folder / PICKLE).exists():
         raise ModelError(
             f"{folder}: {WEIGHTS} is missing; copy the whole folder; if the model has only {PICKLE}, convert it with "
             f"s2s convert --from {kind} FOLDER_OR_NAME --pickle -o MODEL"
         )
     if not torch_file:
+        found = PICKLE_INDEX if has_parts else PICKLE
         raise ModelError(
-            f"{folder}: has {files[0]} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
+            f"{folder}: has {found} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
             f"with s2s convert --from {kind} {typed(folder)} --pickle -o MODEL (only tensors are read from it)"
         )
-    return {name: tensor for file in files for name, tensor in _tensors_of(folder / file).items()}
+    return _sharded_weights(folder, PICKLE_INDEX, _tensors_of) if has_parts else _tensors_of(folder / PICKLE)
 
 
 def _tensors_of(pickle: Path) -> dict[str, Tensor]:
-    """Return the tensors of one pickle."""
+    """Return the tensors of one pickle.
+
+    Raises:
+        DamagedFile: it is missing.
+        ModelError: it has anything else.
+    """
+    if not pickle.exists():
+        raise DamagedFile(f"{pickle.name} is missing")
     check_regular(pickle)
     try:
         loaded = dict(torch.load(pickle, map_location="cpu", weights_only=True))
@@ -78,22 +84,30 @@ def _tensors_of(pickle: Path) -> dict[str, Tensor]:
     return loaded
 
 
-def _sharded_weights(folder: Path) -> dict[str, Tensor]:
-    """Return the tensors of several safetensors files, as their index lists them.
+def _sharded_weights(
+    folder: Path, index: str = INDEX, read: Callable[[Path], dict[str, Tensor]] = read_tensors
+) -> dict[str, Tensor]:
+    """Return the tensors of several files, as their index lists them.
 
     Raises:
         DamagedFile: the index is not valid, or a file is missing or lacks a tensor.
     """
-    named = _shards(folder)
-    shards = {file: read_tensors(folder / file) for file in sorted(set(named.values()))}
+    named = _shards(folder, index)
+    shards = {file: read(folder / file) for file in sorted(set(named.values()))}
     if missing := [name for name, file in named.items() if name not in shards[file]]:
-        raise DamagedFile(f"{named[missing[0]]} has no tensor {missing[0]}, which {INDEX} names")
+        raise DamagedFile(f"{named[missing[0]]} has no tensor {missing[0]}, which {index} names")
     return {name: shards[file][name] for name, file in named.items()}
 
 
 def _shards(folder: Path, index: str = INDEX) -> dict[str, str]:
     """Return the file of each tensor, as the index names it."""
     named = read_object(folder / index).get("weight_map")
-    if not named or not isinstance(named, dict) or not all(SHARD.fullmatch(str(file)) for file in named.values()):
+    ending = Path(index.removesuffix(".index.json")).suffix
+    if not named or not isinstance(named, dict) or not all(_is_shard(file, ending) for file in named.values()):
         raise DamagedFile(f"{index} has no weight_map from tensors to files of this folder")
     return named
+
+
+def _is_shard(file: object, ending: str) -> bool:
+    """Whether an index names a file of its folder with this ending."""
+    return isinstance(file, str) and bool(SHARD.fullmatch(file)) and file.endswith(ending)

@@ -185,7 +185,7 @@ def _check(text: str) -> None:
     try:
         parser.Parse((begin + body + end).encode("utf-8", "surrogatepass"), True)
     except expat.ExpatError as error:
-        lines, number = body.split("\n"), error.lineno
+        lines, number = re.split(r"\r\n?|\n", body), error.lineno
         column = max(error.offset + 1 - (len(begin) if number == 1 else 0), 1)
         words = expat.ErrorString(error.code)
         if number == len(lines) and column > len(lines[-1]):  # at `end`

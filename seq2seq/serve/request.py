@@ -43,7 +43,7 @@ class Documents(threading.Thread):
         self._sentences: Job | None = None
         self._is_stopped = False
         self.computed: list[Translation] = []
-        """The translations of sentences so far, with spans of the sentences."""
+        """The translations so far, with spans of the sentences; some sentences are translated several times."""
 
     def run(self) -> None:
         """Translate the documents; the thread runs this method."""
@@ -79,9 +79,9 @@ class Documents(threading.Thread):
             changed.wait()
             changed.clear()
         job.begun, job.ended = job.begun or sentences.begun, sentences.ended
-        self.computed += [result for result in sentences.results if result is not None]
         if sentences.failure is not None:
             raise sentences.failure
+        self.computed += sentences.results
         return sentences.results
 
 
@@ -153,11 +153,6 @@ class Answers:
         seconds = {"queued_ms": begun - job.entered, "compute_ms": (job.ended or begun) - begun}
         return {name: round(1000 * value, 1) for name, value in seconds.items()}
 
-    @property
-    def computed(self) -> list[Any]:
-        """The results that are available."""
-        return [result for result in self.job.results if result is not None]
-
     def usage(self) -> dict[str, int]:
         """Return the amount of computed text."""
         done = [text for text, result in zip(self.job.texts, self.job.results, strict=True) if result is not None]
@@ -192,20 +187,22 @@ class Translating(Answers):
         return [joined(group, [next(results) for _ in group], penalty) for group in self.pieces]
 
     @property
-    def computed(self) -> list[Translation]:
+    def _computed(self) -> list[Translation]:
         """The translations that are available: of the texts, or if these are documents, of their sentences."""
-        return super().computed if self.documents is None else self.documents.computed
+        if self.documents is not None:
+            return list(self.documents.computed)
+        return [result for result in self.job.results if result is not None]
 
     def terms(self) -> list[Term]:
         """Return the terms of computed text."""
-        return list(chain.from_iterable(result.terms for result in self.computed))
+        return list(chain.from_iterable(result.terms for result in self._computed))
 
     def usage(self) -> dict[str, int]:
-        """Return the amount of computed text; of documents, that of their sentences."""
-        done, usage = self.computed, super().usage()
+        """Return the amount of computed text; the characters of documents include markup."""
+        usage = super().usage()
         if self.documents is not None:
-            usage = {"characters": sum(len(result.source) for result in done), "sentences": len(done)}
-        return {**usage, "target_tokens": sum(result.tokens for result in done)}
+            usage["sentences"] = sum(len(result.sentences) for result in self.job.results if result is not None)
+        return {**usage, "target_tokens": sum(result.tokens for result in self._computed)}
 
 
 def joined(parts: Sequence[Part], answers: Sequence[Translation], length_penalty: float) -> Translation:

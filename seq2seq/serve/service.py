@@ -187,11 +187,9 @@ class Service:
         if answers.documents is not None:
             answers.documents.stop()
             self._documents.discard(job)
-        done, metrics = answers.computed, self.metrics
+        done, metrics = [result for result in job.results if result is not None], self.metrics
         metrics.sentences.labels("done").inc(len(done))
-        metrics.sentences.labels("failed" if job.failure else "withdrawn").inc(job.results.count(None))
-        if answers.documents is not None:
-            metrics.sentences.labels("accepted").inc(len(done) + job.results.count(None))
+        metrics.sentences.labels("failed" if job.failure else "withdrawn").inc(len(job.results) - len(done))
         if isinstance(answers, Translating):
             for flag in chain.from_iterable(result.flags for result in done):
                 metrics.flags.labels(flag).inc()
@@ -279,8 +277,7 @@ class Service:
         self._jobs.add(answers.job)
         if answers.documents is not None:
             answers.documents.start()
-        else:  # the number of sentences of documents is known at the end
-            self.metrics.sentences.labels("accepted").inc(len(answers.job.texts))
+        self.metrics.sentences.labels("accepted").inc(len(answers.job.texts))
         return answers
 
     def _put(self, answers: Answers) -> None:

@@ -77,7 +77,8 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
     used = [member for member, weight in zip(members, weights, strict=True) if weight]
     directions = tuple(dict.fromkeys(chain.from_iterable(member.description.directions for member in used)))
     description = first.description.model_copy(update={"metrics": {}, "license": licences, "directions": directions})
-    card = short_card(description, output.name, ["The mean of the weights of several models:", "\n".join(made_of)])
+    paragraphs = ["The mean of the weights of several models:", "\n".join(made_of)]
+    card = short_card(description, output.name, paragraphs, first.tokenizers.needed)
     mean = average([member.state for member in members], weights)
     return save_model(output, mean, description, first.tokenizers, card)
 

@@ -81,13 +81,17 @@ def model_card(
     return _card(description, title, paragraphs, scores, [*languages.source, *languages.target] if languages else [])
 
 
-def short_card(description: ModelDescription, title: str, paragraphs: Sequence[str]) -> str:
+def short_card(description: ModelDescription, title: str, paragraphs: Sequence[str], needed: Sequence[str] = ()) -> str:
     """Return the card of a model that no training run made: front matter, usage, and the origin of the model.
 
     The languages of a model of many are those of its trained directions that have names of two parts, such as en-de.
+    `needed` are the sides whose language the model needs (`TokenizerPair.needed`).
     """
     trained = [tuple(name.split("-")) for name in description.directions if name.count("-") == 1]
-    paragraphs = [_usage(description, next(iter(trained), None)), *paragraphs]
+    sides = next(iter(trained), None)
+    if not sides and len(needed) == 2 and None in (description.source_language, description.target_language):
+        sides = "SOURCE", "TARGET"
+    paragraphs = [_usage(description, sides), *paragraphs]
     return _card(description, title, paragraphs, languages=list(chain.from_iterable(trained)))
 
 
@@ -143,8 +147,6 @@ def _card(
 def _usage(description: ModelDescription, sides: Sequence[str] | None) -> str:
     """Return the command that uses the model; one of many directions needs `sides`, such as those of a trained one."""
     verb = "translate" if description.task == "translation" else "classify"
-    if not sides and verb == "translate" and not description.target_language:
-        sides = "SOURCE", "TARGET"
     options = " --from {} --to {}".format(*sides) if sides else ""
     return _fenced(f"s2s {verb} THIS_FOLDER{options} < input.txt > output.txt")
 

@@ -165,7 +165,9 @@ def completed(config: Config) -> tuple[Config, TokenizerPair | None]:
     given = _given_tokenizers(config)
     if config.training.init_from is None:
         return complete(config, None, given), given
-    initial = load_outline(config.training.init_from)
+    initial, own = load_outline(config.training.init_from), config.tokenizer.model_dump(include=OWN_KEYS)
+    if config.training.vocabulary != VocabularyConfig():  # written keys may be those of the changed vocabulary
+        config = config.model_copy(update={"tokenizer": TokenizerConfig.model_validate(own)})
     if config.task == "translation":
         initial = _directed(config, initial)
     return complete(config, initial), initial.tokenizers

@@ -143,7 +143,7 @@ class Glossary:
         Raises:
             DataError: the file cannot be read, is not UTF-8, has no entries, or has a line that is not valid.
         """
-        glossary = Glossary.of(_rows(Path(path)), target_language, str(path), source_language)
+        glossary = Glossary.of(_rows(Path(path)), target_language, str(path), source_language, True)
         if not glossary.entries and not glossary.forbidden:
             raise DataError(f"{path}: no entries; a line is source, tab, target")
         return glossary
@@ -154,9 +154,10 @@ class Glossary:
         target_language: str | None,
         name: str,
         source_language: str | None = None,
+        checks_forms: bool = False,
     ) -> "Glossary":
         """Make a glossary from numbered lines of one to three columns; errors are those of `read`, with `name` for the
-        file."""
+        file. `checks_forms` adds a problem for each form that is forbidden."""
         entries: dict[tuple[str, bool], Entry] = {}
         problems = _Problems()
         forbidden: dict[Forbidden, int] = {}  # and the line
@@ -180,7 +181,7 @@ class Glossary:
             if len(entries) + len(forbidden) > MOST_ENTRIES:
                 raise DataError(f"{name}: more than {MOST_ENTRIES:,} entries; split the glossary by subject")
         glossary = Glossary(list(entries.values()), target_language, (), list(forbidden), source_language)
-        for line, form in ((one.line, form) for one in glossary.entries for form in one.forms):
+        for line, form in ((one.line, form) for one in glossary.entries for form in one.forms if checks_forms):
             for words in glossary.said(form):
                 problems.add("forbidden", f"line {line}: {shown(form)} contains what line {forbidden[words]} forbids")
         glossary.problems = tuple(problems.lines())

@@ -171,10 +171,10 @@ def estimate(
     if share == min(1.0, seconds_per_step / limits(config)[2]):
         number = counted(round(float(f"{steps:.2g}")), "step")
         what = f"training.max_minutes ends it in about {time_needed}, after about {number}"
-        return f"{what} ({pace}); not counted: {start}work after training"
+        return f"{what} ({pace}); not counted: {start}test sets"
     most, left = "at most " * bool(config.patience), " left" * bool(done)
     what = f"{most}about {time_needed}{left} for {counted(round(steps), 'step')}"
-    return f"{what} ({pace}); not counted: {start}validation, work after training"
+    return f"{what} ({pace}); not counted: {start}validation, test sets"
 
 
 def further(result: TrainingResult, config: TrainingConfig) -> str:
@@ -188,8 +188,10 @@ def further(result: TrainingResult, config: TrainingConfig) -> str:
     key = next((key for key in done if key in result.reason), None)
     if key is None or not (result.is_improving or result.status == "already finished"):
         return ""
-    limit, reached = done[key][0], round(done[key][1])  # training ends a little after a limit of epochs or minutes
+    limit, reached = done[key]
+    # Training ends a step and perhaps a validation after a limit; what is far above it was trained with another limit.
+    is_below = result.status == "already finished" and reached > limit * (1 if key == "max_steps" else 1.5)
     ended = f"training.{key} ended training while the model still improved, so its answers may be poor; "
-    has_ended_it = result.is_improving and limit >= reached  # not a lower limit than that of the finished run
-    twice = f"{2 * max(limit, reached):.10g}"
-    return f"{ended * has_ended_it}to continue, run the same command with --set training.{key}={twice}"
+    twice = f"{2 * (math.ceil(reached) if is_below else limit):.10g}"
+    told = ended * (result.is_improving and not is_below)
+    return f"{told}to continue, run the same command with --set training.{key}={twice}"

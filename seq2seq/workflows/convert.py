@@ -53,7 +53,7 @@ def import_foreign(folder: Path, output: Path, torch_file: bool = False, kind: s
     atomic.check_new(output)
     loaded = load_foreign(_foreign_folder(folder, torch_file), torch_file, KINDS[kind])
     origin = f"Converted from the folder `{folder.name}` of transformers ({kind})."
-    card = short_card(loaded.description, output.name, [origin])
+    card = short_card(loaded.description, output.name, [origin], loaded.tokenizers.needed)
     if name := loaded.description.license:
         restriction = "; non-commercial use only" if "-nc" in name.lower() else ""
         logger.info("licence: %s%s; the model card names it", name, restriction)

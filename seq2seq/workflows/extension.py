@@ -162,7 +162,7 @@ def _save(
 ) -> tuple[Size, Size]:
     """Write the changed model, and return the sizes before and after."""
     description = loaded.description.model_copy(update={"metrics": {}})
-    card = short_card(description, output.name, [origin])
+    card = short_card(description, output.name, [origin], tokenizers.needed)
     save_model(output, weights, description, tokenizers, card, others)
     numbers = sum(tensor.numel() for tensor in weights.values())
     return Size.of(loaded), Size(tokenizers.source.vocab_size, tokenizers.target.vocab_size, numbers)

@@ -228,7 +228,7 @@ def _write(output: Path, loaded: LoadedModel, kept: tuple[set[str], set[str]]) -
     directions = tuple(name for name in loaded.description.directions if name in left)
     description = loaded.description.model_copy(update={"metrics": {}, "directions": directions})
     origin = f"`{name_in_run(loaded.folder)}` with {smaller.target.vocab_size:,} of {target.vocab_size:,} pieces."
-    card = short_card(description, output.name, [origin])
+    card = short_card(description, output.name, [origin], smaller.needed)
     save_model(output, refitted(loaded, smaller), description, smaller, card)
 
 

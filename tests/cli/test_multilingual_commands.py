@@ -22,6 +22,7 @@ from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_foreign, load_model, save_model
+from seq2seq.text.direction import Direction
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -327,6 +328,16 @@ def test_an_m2m100_folder_needs_the_file_that_numbers_its_pieces(tmp_path):
     (tmp_path / "vocab.json").unlink()
     with pytest.raises(ModelError, match=r"vocab\.json is missing; copy it from the original model"):
         load_model(tmp_path)
+
+
+def test_a_model_that_is_stored_for_one_direction_has_it(tmp_path):
+    make_multilingual(tmp_path / "nllb", "nllb")
+    loaded = load_model(tmp_path / "nllb").directed(Direction("en", "de"))
+    save_model(tmp_path / "one", loaded.weights, loaded.description, loaded.tokenizers)
+    texts = [
+        Translator.load(tmp_path / "one", all_languages=every).translate(["the cat"])[0].text for every in (True, False)
+    ]
+    assert texts[0] == texts[1]
 
 
 def test_a_pickle_is_read_only_on_request(tmp_path):

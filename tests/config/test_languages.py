@@ -53,8 +53,9 @@ def test_one_direction_may_have_one_validation_set_with_a_name(name):
     text, sets = f"languages: {{source: [en], target: [de]}}\n{SINGLE}", f"data.valid={{{name}: {valid}}}"
     for best_of in (name, "mean", "en-de"):
         assert parse(text, overrides=[sets, f"training.best_of={best_of}"], check_files=False) == config
-    with pytest.raises(ConfigError, match=r"training.best_of: en-fr needs languages"):
-        parse(text, overrides=["training.best_of=en-fr"], check_files=False)
+    for wrong, said in (("en-fr", "en-fr needs languages"), ("[x]", "must be text"), ("{a: 1}", "must be text")):
+        with pytest.raises(ConfigError, match=rf"training.best_of: {said}"):
+            parse(text, overrides=[f"training.best_of={wrong}"], check_files=False)
 
 
 @pytest.mark.parametrize(

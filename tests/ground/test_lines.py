@@ -89,6 +89,13 @@ def office_document() -> bytes:
     return file.getvalue()
 
 
+def test_text_with_the_mark_of_a_tar_is_text(write):
+    content = b"x" * 254 + b" gustar y ajustar\n"
+    assert content[257:262] == b"ustar"
+    with open_bytes(write(content)) as stream:
+        assert stream.read() == content
+
+
 def tar_archive() -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:

@@ -176,14 +176,14 @@ def test_overrides_are_checked(tokenizers, tmp_path):
         (dict(n_best=9), "n_best 9 is more than beam_size 5"),
         (dict(temperature=2.0), "need sample: true"),
         (dict(beam_sise=3), "did you mean 'beam_size'"),
-        (dict(engine="tensorrt"), "engine 'tensorrt': not one of auto, torch, ctranslate2"),
-        (dict(quantization="int9"), "quantization 'int9': not one of float32, .*did you mean 'int8'"),
+        (dict(engine="tensorrt"), "engine 'tensorrt': choose one of auto, torch, ctranslate2"),
+        (dict(quantization="int9"), "quantization 'int9': choose one of float32, .*did you mean 'int8'"),
         (dict(threads=0), "threads 0: must be a number of at least 1"),
         (dict(threads="2"), "threads '2': must be a number of at least 1"),
     ):
         with pytest.raises(UserError, match=problem):
             Translator.load(folder, **{"device": "cpu", **changes})
-    with pytest.raises(UserError, match="name each model by itself"):
+    with pytest.raises(UserError, match="must be text or a path; give several models one by one"):
         Translator.load([folder, folder])
 
 

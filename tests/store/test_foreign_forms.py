@@ -17,7 +17,7 @@ from seq2seq.cli import main
 from seq2seq.errors import ModelError
 from seq2seq.inference.translator import Translator
 from seq2seq.store.finding import find_model
-from seq2seq.store.model_folder import load_model
+from seq2seq.store.model_folder import load_foreign, load_model
 
 
 def transformers_folder(model_type):
@@ -173,6 +173,22 @@ def test_an_index_that_is_wrong_is_named(harm, words, tmp_path):
     path.write_text(json.dumps(harm(json.loads(path.read_text()))))
     with pytest.raises(ModelError, match=words) as caught:
         load_model(tmp_path / "m")
+    assert not python_words(str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [("../x.bin", "weight_map"), ("x.safetensors", "weight_map"), ("gone.bin", "gone.bin is missing"),
+     ("pytorch_model-1.bin", "pytorch_model-1.bin has no tensor b")],
+)  # fmt: skip
+def test_parts_of_a_pickle_that_are_wrong_are_named(named, words, tmp_path):
+    make_marian(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save({"a": torch.zeros(2)}, tmp_path / "pytorch_model-1.bin")
+    index = {"weight_map": {"a": "pytorch_model-1.bin", "b": named}}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match=words) as caught:
+        load_foreign(tmp_path, torch_file=True)
     assert not python_words(str(caught.value))
 
 

@@ -7,6 +7,7 @@ import pytest
 from support.our_models import make_ours
 
 from seq2seq.cli import main
+from seq2seq.cli.train import _log_result
 from seq2seq.config import file as config_file
 from seq2seq.config.problems import _all_keys
 from seq2seq.config.schema import Config, TokenizerConfig, TrainingConfig
@@ -256,6 +257,29 @@ def test_how_to_train_on_is_told_where_a_limit_came_too_early(status, reason, im
     assert found.endswith(expected) or expected in found
     assert bool(found) == bool(expected)
     assert ("still improved" in found) == (improving and bool(expected))
+
+
+def test_the_end_of_a_training_says_how_to_go_on(caplog):
+    result = TrainingResult("finished", "max_steps 5 reached", 5, 5, 1.0, "bleu", True)
+    text = "source_language: en\ntarget_language: de\ntraining: {max_steps: 5}\n"
+    text += "data: {train: {source: a, target: b}, valid: {source: a, target: b}}\n"
+    with caplog.at_level("INFO", "seq2seq.cli"):
+        _log_result(result, Path("runs/x"), config_file.parse(text, check_files=False))
+    assert "training.max_steps ended training while the model still improved" in caplog.text
+    assert "s2s translate runs/x" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("limits", "done", "expected"),
+    [({"max_epochs": 0.75}, {"epoch": 0.7503}, "max_epochs=1.5"), ({"max_epochs": 12.6}, {"epoch": 12.61}, "=25.2"),
+     ({"max_minutes": 0.5}, {"seconds": 33.0}, "max_minutes=1"), ({"max_minutes": 1}, {"seconds": 95.0}, "=2")],
+)  # fmt: skip
+def test_a_limit_that_is_passed_a_little_has_ended_the_run(limits, done, expected):
+    (key,) = limits
+    result = TrainingResult("finished", f"{key} {limits[key]} reached", 9, 9, 1.0, "bleu", True, **done)
+    found = further(result, TrainingConfig(**limits))
+    assert found.startswith(f"training.{key} ended training while the model still improved")
+    assert found.endswith(expected)
 
 
 @pytest.mark.parametrize("improving", [True, False])

@@ -56,9 +56,10 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, content, words, na
     assert all(word in message for word in words)
 
 
-def test_a_form_that_is_also_forbidden_is_told():
+def test_a_form_that_is_also_forbidden_is_told(tmp_path):
     rows = ("cat", "Katze"), ("dog", "Hund|kleine Katze"), ("-", "Katze"), ("-", "HUND", "case"), ("hut", "Katzenhaus")
-    assert glossary(*rows).problems == (
+    (tmp_path / "terms.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    assert Glossary.read(tmp_path / "terms.tsv").problems == (
         "line 1: 'Katze' contains what line 3 forbids", "line 2: 'kleine Katze' contains what line 3 forbids",
     )  # fmt: skip
 
