@@ -65,8 +65,7 @@ def load_engine(
         UserError: a device, precision, engine, language or search setting does not exist or is not possible.
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
-    _check_kinds(paths, engine, quantization, threads)
-    folders, search = [find_model(path, "translation") for path in paths], search or {}
+    folders, search = _checked_folders(paths, engine, quantization, threads), search or {}
     is_exported = _check_options(folders, engine, quantization, precision)
     has_choice = engine != "ctranslate2" and not is_exported
     device, number_format = _resolved(device, precision, threads)
@@ -101,8 +100,10 @@ def load_engine(
     return _open_torch(folders, device, precision, threads, search, reason, direction)
 
 
-def _check_kinds(paths: Sequence[object], engine: object, quantization: object, threads: object) -> None:
-    """Refuse values that the options of a command exclude, but a program may give."""
+def _checked_folders(
+    paths: Sequence[str | Path | None], engine: str, quantization: str | None, threads: int | None
+) -> list[Path]:
+    """Return the folders of the models; refuse values that the options of a command exclude, but a program may give."""
     if wrong := [path for path in paths if not isinstance(path, str | Path | None)]:
         raise UserError(f"model {shown(wrong[0])}: must be text or a path; give several models one by one")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
@@ -115,6 +116,7 @@ def _check_kinds(paths: Sequence[object], engine: object, quantization: object, 
             names = [each for each in known if each is not None]
             close = did_you_mean(str(value), names)
             raise UserError(f"{name} {shown(value)}: choose one of {', '.join(names)}{close}")
+    return [find_model(path, "translation") for path in paths]
 
 
 def _check_options(

@@ -66,7 +66,7 @@ class Advice:
     """The number of the other characters, which are spelled as bytes."""
     notes: tuple[str, ...]
     overrides: dict[str, Any]
-    """What `--set` needs to reach `settings`: it also removes written keys that take precedence."""
+    """The options `--set` of the advised command, by key; they also remove written keys that take precedence."""
 
 
 def advise(

@@ -23,6 +23,7 @@ from seq2seq.languages import is_same_language, languages_named
 from seq2seq.lines import as_one_line
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.queue import Text
+from seq2seq.store.direction import one_direction
 from seq2seq.store.opened import Opened, fingerprint
 from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.text.glossary import Glossary
@@ -237,6 +238,11 @@ class ServedTranslator(ServedModel):
         vars(other).pop("aligner", None)  # that of all languages
         other._begin()
         return other
+
+    def of_one_direction(self) -> "ServedTranslator":
+        """Return the same model for one of its directions, such as to try it out."""
+        whole = self.translator
+        return self.directed(one_direction(self.description, whole.tokenizers)) if self.choices else self
 
     def compute(self, texts: Sequence[Text], settings: Settings) -> list[Translation]:
         """Return the translation of each text, as `s2s translate` with these settings."""

@@ -65,7 +65,8 @@ class Service:
             UserError: a model cannot compute.
         """
         for model in self.models:
-            model.compute([Text(WARM_UP)], Settings(model.name))
+            one = model.of_one_direction() if isinstance(model, ServedTranslator) else model
+            one.compute([Text(WARM_UP)], Settings(model.name))
         self.worker.start()
 
     def prepare_details(self) -> None:

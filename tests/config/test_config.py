@@ -277,8 +277,6 @@ def test_what_exists_and_is_something_else_is_named(folder):
     for wrong, kind in (("other", "folder"), ("/dev/null", "device")):
         told = problems(folder, MINIMAL, f"data.valid.source={wrong}")
         assert told.endswith(f"data.valid.source: {wrong} is a {kind}; name a file")
-    told = problems(folder, MINIMAL, "data.valid={hub: train.en, split: test}")
-    assert "data.valid.hub: train.en is a file; name a folder" in told
 
 
 @pytest.mark.parametrize("value", ["5", "[en]"])

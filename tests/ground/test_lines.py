@@ -90,7 +90,7 @@ def office_document() -> bytes:
 
 
 def test_text_with_the_mark_of_a_tar_is_text(write):
-    content = b"x" * 254 + b" gustar y ajustar\n"
+    content = b"x" * 255 + b" gustar y ajustar\n"
     assert content[257:262] == b"ustar"
     with open_bytes(write(content)) as stream:
         assert stream.read() == content

@@ -18,7 +18,7 @@ TABLE = {
         ("model -i thesis", "thesis"),
         ("model -i cut.gz -o kept", "cut.gz"),
         ("model -i text -o thesis", "thesis"),
-        ("marian-absurd -i text", "num_encoder_layers"),
+        ("marian-absurd -i text", ": encoder_layers: must be"),
         ("marian-pickle -i text", "--pickle"),
         ("exported -i text", "exported"),
         ("exported -i text --engine torch", "CTranslate2"),

@@ -148,7 +148,7 @@ TABLE = {
         ("model -o new --to ctranslate2 --probe text --reference shorter", "240"),
         ("model -o new --to marian", "norm_position"),
         ("model -o new --to argos", ".argosmodel"),
-        ("model -o new --to m2m100", "tags of languages"),
+        ("model -o new --to m2m100", "language tags of M2M-100"),
         ("classic -o new.argosmodel --to argos --target-language klingon", "klingon"),
         *(
             (f"{model} -o {'new.argosmodel' if to == 'argos' else 'new'} --to {to}", word)
@@ -183,7 +183,7 @@ TABLE = {
         ("marian -o thesis --from marian", "exists already"),
         ("marian -o text/new --from marian", "text"),
         ("marian-cut -o new --from marian", "model.safetensors"),
-        ("marian-absurd -o new --from marian", "num_encoder_layers"),
+        ("marian-absurd -o new --from marian", ": encoder_layers: must be"),
         ("marian-traversal -o new --from marian", "vocab.json"),
         ("marian-pickle -o new --from marian", "--pickle"),
         ("marian-pickle -o new --from marian --pickle", "plain tensors"),

@@ -285,8 +285,8 @@ def test_a_limit_that_is_passed_a_little_has_ended_the_run(limits, done, expecte
 @pytest.mark.parametrize("improving", [True, False])
 @pytest.mark.parametrize(
     ("reason", "expected"),
-    [("max_steps 500 reached", "max_steps=1600"), ("max_epochs 2.5 reached", "max_epochs=24"),
-     ("max_minutes 4 reached", "max_minutes=20")],
+    [("max_steps 500 reached", "max_steps=1600"), ("max_epochs 2.5 reached", "max_epochs=26"),
+     ("max_minutes 4 reached", "max_minutes=22")],
 )  # fmt: skip
 def test_a_limit_below_what_is_trained_is_told_with_one_that_continues(reason, expected, improving):
     """The run ended by another limit, so it is not told that this one ended it."""
