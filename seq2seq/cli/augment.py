@@ -116,8 +116,8 @@ def command(
 ) -> None:
     """Translate text into pairs for training, in a folder of parts that the key data.train reads as jsonl.
 
-    Lines that are blank, held out, or whose translation is degenerate give no pair, and are counted. If the command
-    was stopped or killed, the same command continues, and the folder gets the same bytes.
+    Lines that are blank or held out, or get a degenerate translation, are counted and give no pair. If the command was
+    stopped or killed, the same command continues, and the folder gets the same bytes.
 
     MODEL translates from the language of --text. Several MODELs with one vocabulary form an ensemble.
     """

@@ -19,9 +19,11 @@ from seq2seq.cli.commands import Command
 )
 @click.option("--from", "dataset_path", help="Dataset to read instead: a name on the hub, or a local folder.")
 def command(name: str, output: Path | None, dataset_path: str | None) -> None:
-    """Download the public corpus NAME (multi30k, sst2, wmt14-en-de, ...) as plain files.
+    """Download the public corpus NAME as plain files.
 
-    The package datasets downloads it from the Hugging Face hub. The files have the names that the configs read."""
+    NAME is multi30k, small_enja, tatoeba, sst2, opus100-en-de, wmt14-en-de or wmt16-en-de. The files have the names
+    that the configs read. They come from the Hugging Face hub, through the package datasets. The whole of small_enja,
+    and the French and test_2017_flickr of multi30k, come from GitHub."""
     from seq2seq.data.fetch import fetch
 
     folder = output or Path(os.environ.get("S2S_DATA") or "data").expanduser() / name

@@ -105,10 +105,10 @@ def command(
       SOURCE TARGET   two text files, line by line
       FILE            a .tsv, .csv, .jsonl or .tmx, a .zip of OPUS (Moses), or a folder of s2s augment or filter
 
-    Rules leave out pairs by their text: blank sides, copies, other numbers, other languages and the like. The models
-    score the others. With cross-entropies a and b of both directions, in nats per piece, the score is (a + b) / 2,
-    plus |a - b| times --difference; 1 gives that of Junczys-Dowmunt (2018). Without --reverse it is a. Low scores are
-    good.
+    Rules leave out pairs by their text: blank sides, copies, differing numbers, swapped languages and the like.
+    The models score the others. With cross-entropies a and b of both directions, in nats per piece, the score is
+    (a + b) / 2, plus |a - b| times --difference; 1 gives that of Junczys-Dowmunt (2018). Without --reverse, b is
+    not used. Low scores are good.
 
     Each line is kept, or counted with its reason. If the command was stopped or killed, the same command continues,
     and the folder gets the same bytes. Another --keep, --max-score or --difference uses the same cross-entropies.

@@ -146,7 +146,7 @@ engine_options = _all(
         "--record",
         type=RecordChoice(),
         help="Record the steps of searches as CUDA graphs and replay them, in PyTorch on a CUDA device. auto: record; "
-        "on: also read and write other lines during a search [default: that of MODEL, usually auto].",
+        "on: also read and write other lines during a search [default: that of the model, usually auto].",
     ),
 )
 direction_options = _all(
@@ -179,12 +179,12 @@ def pivot_option(directions: str) -> Callable:
 
 search_options = _all(
     click.option(
-        "--beam-size", type=Number(ranges.BEAM_SIZE), help="Beam size; 1 is greedy search [default: that of MODEL]."
+        "--beam-size", type=Number(ranges.BEAM_SIZE), help="Beam size; 1 is greedy search [default: that of the model]."
     ),
     click.option(
         "--length-penalty",
         type=Number(ranges.LENGTH_PENALTY),
-        help="Exponent a of score = log-probability / length^a [default: that of MODEL].",
+        help="Exponent a of score = log-probability / length^a [default: that of the model].",
     ),
     click.option(
         "--batch-tokens",

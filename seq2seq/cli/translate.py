@@ -93,12 +93,12 @@ FLAGS = {
 @click.option(
     "--max-length-ratio",
     type=options.Number(ranges.MAX_LENGTH_RATIO),
-    help="Maximum number of target pieces per source piece [default: that of MODEL].",
+    help="Maximum number of target pieces per source piece [default: that of the model].",
 )
 @click.option(
     "--n-best",
     type=options.Number(ranges.N_BEST),
-    help="Number of translations for each line [default: that of MODEL, usually 1].",
+    help="Number of translations for each line [default: that of the model, usually 1].",
 )
 @options.sampling_options
 @options.engine_options

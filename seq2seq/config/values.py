@@ -21,7 +21,7 @@ from seq2seq.lines import UNWRITABLE
 
 LONGEST_TEXT = 1000
 # Folders that `s2s fetch` makes.
-PUBLIC_CORPORA = ("multi30k", "wmt14-en-de", "wmt16-en-de", "opus100-en-de", "tatoeba", "sst2")
+PUBLIC_CORPORA = ("multi30k", "small_enja", "wmt14-en-de", "wmt16-en-de", "opus100-en-de", "tatoeba", "sst2")
 
 # The file that describes a folder of pairs in parts (`data.parts`).
 PARTS_FILE, FILTER_FILE = "augment.json", "filter.json"  # the description of a folder of pairs in parts

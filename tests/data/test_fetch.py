@@ -1,6 +1,10 @@
 """Laws of `fetch`, on datasets made here: plain files under the names the configs read, whole or not at all."""
 
+import gzip
+import hashlib
 import math
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +14,7 @@ from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.fetch import fetch
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
+from seq2seq.lines import open_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -137,6 +142,59 @@ def test_what_fails_half_way_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="lost the connection"):
         fetch("multi30k", tmp_path / "data" / "multi30k", dataset_path=saved)
     assert list((tmp_path / "data").iterdir()) == []
+
+
+def addressed(folder, contents, digests=None):
+    """A corpus of files with an address."""
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+    known = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    files = fetching.PublicFiles(folder.as_uri(), known | (digests or {}), ".gz")
+    return fetching.PublicCorpus(None, None, {}, {}, more=files)
+
+
+def test_files_with_an_address_are_downloaded_whole_or_not_at_all(tmp_path, monkeypatch):
+    contents = {"train.en": b"a dog\n", "train.ja": "犬\n".encode()}
+    monkeypatch.setitem(fetching.CORPORA, "small_enja", addressed(tmp_path / "there", contents))
+    written = fetch("small_enja", tmp_path / "here")
+    assert {path.name: path.read_bytes() for path in written} == contents
+    assert fetch("small_enja", tmp_path / "here") == written
+    with pytest.raises(DataError, match="not on the hub; leave out --from"):
+        fetch("small_enja", tmp_path / "x", dataset_path="x")
+    changed = addressed(tmp_path / "changed", contents, {"train.ja": "0" * 64})
+    cut = addressed(tmp_path / "cut", contents)
+    (tmp_path / "cut" / "train.ja.gz").write_bytes(gzip.compress(contents["train.ja"])[:-4])
+    missing = addressed(tmp_path / "missing", contents)
+    (tmp_path / "missing" / "train.ja.gz").unlink()
+    for corpus, said in ((changed, "has another content"), (cut, "cannot be downloaded"), (missing, "cannot be")):
+        monkeypatch.setitem(fetching.CORPORA, "small_enja", corpus)
+        with pytest.raises(DataError, match=rf"train.ja.gz: {said}") as error:
+            fetch("small_enja", tmp_path / "x")
+        assert "\n" not in str(error.value)
+        assert not (tmp_path / "x").exists()
+
+
+def test_every_file_of_a_public_corpus_that_a_config_names_is_fetched():
+    """A recipe starts after `s2s fetch`, with nothing else to find."""
+    named = set()
+    for path in (Path(__file__).parents[2] / "configs").glob("*.yaml"):
+        named |= {
+            match.groups() for match in re.finditer(r"([\w-]+)/([\w.-]+\.(?:en|de|fr|ja|tsv))\b", path.read_text())
+        }
+    named = {(corpus, file) for corpus, file in named if corpus in fetching.CORPORA}
+    assert len(named) > 20
+    assert {(corpus, file) for corpus, file in named if file not in fetching.CORPORA[corpus].files} == set()
+
+
+@pytest.mark.parametrize("name", ["multi30k", "small_enja"])
+def test_files_with_an_address_are_those_of_the_recipes(real_data, name):
+    for file, digest in fetching.CORPORA[name].more.digests.items():
+        paths = list((real_data / name).glob(f"{file}*"))
+        if not paths:
+            pytest.skip(f"needs {file} under $S2S_DATA/{name}")
+        with open_bytes(paths[0]) as stream:
+            assert hashlib.sha256(stream.read()).hexdigest() == digest
 
 
 def test_unknown_names_and_columns_are_one_line(tmp_path):
