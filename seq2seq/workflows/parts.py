@@ -229,7 +229,6 @@ def make_parts(
             total.add(facts)
             report(number, facts)
     failed: dict[int, Exception] = {}
-    num_complete = num_parts - len(missing)
     try:
         for number, outcome in completed(work, missing, workers):
             if isinstance(outcome, OSError):
@@ -238,12 +237,12 @@ def make_parts(
                 failed[number] = outcome
                 logger.warning("%s: %s", part_path(folder, number), outcome)
             else:
-                num_complete += 1
                 total.add(outcome)
                 report(number, outcome)
     except KeyboardInterrupt:
-        done = f"{num_complete:,} of {counted(num_parts, 'part')}"
-        logger.info("%s: interrupted; %s complete; the same command continues", folder, done)
+        done, _ = written_parts(folder, num_parts)  # also those whose workers have not reported yet
+        told = f"{done:,} of {counted(num_parts, 'part')}"
+        logger.info("%s: interrupted; %s complete; the same command continues", folder, told)
         raise
     if failed:
         names = [part_path(folder, number).name for number in sorted(failed)]
