@@ -106,10 +106,15 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "dict[str, Corpora]":
     """Return the corpora of each direction by its name, which is empty for a single one."""
     from seq2seq.config.file import load
     from seq2seq.inspection.check import Corpora
-    from seq2seq.tasks.inputs import completed
+    from seq2seq.tasks.lengths import with_fitting_filters
 
     written = load(path, overrides)
-    config, tokenizers = completed(written)
+    if written.training.init_from or written.tokenizer.init_from:
+        from seq2seq.tasks.inputs import completed  # takes a second: it loads torch
+
+        config, tokenizers = completed(written)
+    else:
+        config, tokenizers = with_fitting_filters(written), None
     translates = config.task == "translation"
     single = (config.source_language or "", config.target_language or "") if translates else None
     whole = Corpora(

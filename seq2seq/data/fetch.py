@@ -53,10 +53,13 @@ class PublicCorpus:
     @property
     def files(self) -> list[str]:
         """The names of all files."""
-        suffixes = ["tsv"] if self.tsv else list(self.columns)
-        return [f"{stem}.{suffix}" for stem in (*self.splits, *self.held_out) for suffix in suffixes] + [
-            *self.more.digests
-        ]
+        stems = (*self.splits, *self.held_out)
+        return [*(f"{stem}.{suffix}" for stem in stems for suffix in self.suffixes), *self.more.digests]
+
+    @property
+    def suffixes(self) -> list[str]:
+        """The endings of the files of a split."""
+        return ["tsv"] if self.tsv else list(self.columns)
 
 
 AS_TEXT = {"encoding": "utf-8", "errors": "replace", "newline": "\n"}
@@ -145,10 +148,11 @@ def _write(corpus: PublicCorpus, folder: Path, dataset_path: str | None) -> list
     """Write the files of a corpus and return their names."""
     for stem, split in corpus.splits.items():
         _write_split(corpus, stem, _rows(corpus, split, dataset_path), folder)
-    more = corpus.more.digests if dataset_path is None else {}
-    for name in more:
+    if dataset_path is not None:
+        return [name for name in corpus.files if name not in corpus.more.digests]
+    for name in corpus.more.digests:
         (folder / name).write_bytes(_downloaded(corpus.more, name))
-    return [name for name in corpus.files if (folder / name).exists()]
+    return corpus.files
 
 
 def _downloaded(files: PublicFiles, name: str) -> bytes:
@@ -176,7 +180,7 @@ def _downloaded(files: PublicFiles, name: str) -> bytes:
 
 def _write_split(corpus: PublicCorpus, stem: str, rows: Iterable[list[str]], folder: Path) -> None:
     """Write the files of a split and of the parts held out from it."""
-    stems, suffixes = [stem, *corpus.held_out], ["tsv"] if corpus.tsv else list(corpus.columns)
+    stems, suffixes = [stem, *corpus.held_out], corpus.suffixes
     with contextlib.ExitStack() as stack:
         files = {
             part: [stack.enter_context(open(folder / f"{part}.{suffix}", "w", **AS_TEXT)) for suffix in suffixes]

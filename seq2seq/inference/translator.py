@@ -148,7 +148,7 @@ class Translator:
         if warning := zero_shot(loaded.description, loaded.tokenizers):
             logger.warning("%s", warning)
         found = cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
-        found._is_open = found.tokenizers.needs_direction and bool(found.choices)
+        found._is_open = all_languages and found.tokenizers.needs_direction and bool(found.choices)
         return found
 
     def with_search(self, **changes: Any) -> "Translator":

@@ -6,7 +6,6 @@ configuration does not contain are those of the initial model (`training.init_fr
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +27,12 @@ from seq2seq.languages import languages_named
 from seq2seq.store.direction import KEYS
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model, load_outline
+from seq2seq.tasks.lengths import with_fitting_filters
 from seq2seq.text.direction import Direction, find_language
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tagged_tokenizer import TaggedTokenizerPair
 from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
 from seq2seq.text.trained_with import trained_with
-
-logger = logging.getLogger(__name__)
 
 Settings = TypeVar("Settings", SearchConfig, ModelConfig)
 
@@ -165,8 +163,9 @@ def completed(config: Config) -> tuple[Config, TokenizerPair | None]:
     given = _given_tokenizers(config)
     if config.training.init_from is None:
         return complete(config, None, given), given
-    initial, own = load_outline(config.training.init_from), config.tokenizer.model_dump(include=OWN_KEYS)
+    initial = load_outline(config.training.init_from)
     if config.training.vocabulary != VocabularyConfig():  # written keys may be those of the changed vocabulary
+        own = config.tokenizer.model_dump(include=OWN_KEYS)
         config = config.model_copy(update={"tokenizer": TokenizerConfig.model_validate(own)})
     if config.task == "translation":
         initial = _directed(config, initial)
@@ -251,7 +250,7 @@ def _only_languages(config: Config, initial: LoadedModel) -> list[str]:
 def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair | None = None) -> Config:
     """Return the configuration, with the unwritten settings of the initial model, or of the `given` tokenizers.
 
-    `data.filters.max_length` is lowered to `max_pieces` of the model.
+    `data.filters.max_length` is lowered by `with_fitting_filters`.
 
     Raises:
         ConfigError: a written key differs from the initial model, the initial model has no decoder, or the model does
@@ -278,27 +277,7 @@ def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair |
         if config.task == "translation" and config.model.tied_embeddings == "all" and not config.tokenizer.shared:
             problem = "all, but the tokenizers of tokenizer.init_from have two vocabularies; set it to decoder"
             raise ConfigError("config", [f"model.tied_embeddings: {problem}"])
-    filters, most = config.data.filters, max_pieces(config, given if initial is None else initial.tokenizers)
-    if filters.max_length <= most:
-        return config
-    why = f"{most} instead of {filters.max_length}, because model.max_length is {config.model.max_length}"
-    logger.info("data.filters.max_length: %s", why)
-    filters = filters.model_copy(update={"max_length": most})
-    return config.model_copy(update={"data": config.data.model_copy(update={"filters": filters})})
-
-
-def max_pieces(config: Config, tokenizers: TokenizerPair | None = None) -> int:
-    """Return the number of pieces of the longest text that fits the model's positions.
-
-    The end, a classifier's start, and the language tags of a multilingual model's `tokenizers` need positions too.
-    """
-    if config.task == "classification":
-        specials = 2
-    else:
-        tags = config.languages.num_tags if config.languages else (0, 0)
-        ends = (len(tokenizers.source.end_ids), len(tokenizers.target.start_ids)) if tokenizers else (1, 1)
-        specials = max(map(sum, zip(ends, tags, strict=True)))
-    return max(1, config.model.max_length - specials)
+    return with_fitting_filters(config, given if initial is None else initial.tokenizers)
 
 
 def _check_tags(config: Config, sources: Iterable[Source], tokenizers: TokenizerPair | None) -> None:

@@ -37,7 +37,8 @@ from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import DataRecord, ScoreRecord
 from seq2seq.store.model_folder import LoadedModel
-from seq2seq.tasks.inputs import Inputs, max_pieces
+from seq2seq.tasks.inputs import Inputs
+from seq2seq.tasks.lengths import max_pieces
 from seq2seq.tasks.run_folder import read_note, write_note
 from seq2seq.tasks.stages import WHY_EMPTY, shares_of, stage_title, stages_of
 from seq2seq.tensors import Uninitialized
@@ -86,9 +87,8 @@ class Task(ABC):
         stored = prepare_segmentations(self.corpus, tokenizers, sampling, seed, self.config.data.num_workers)
         most, tags = max_pieces(self.config, tokenizers), self._tags_of_training()
         self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, most, stored, tags, self.sampler.table)
-        self._valid_batches = CorpusBatches(
-            self._valid_corpus, tokenizers, max_pieces=most, tags=self._tags_of_validation()
-        )
+        tags = self._tags_of_validation()
+        self._valid_batches = CorpusBatches(self._valid_corpus, tokenizers, max_pieces=most, tags=tags)
         self.model = self._new_model()
         # Whether the initial weights are those of a model that already does the task.
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)

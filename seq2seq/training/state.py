@@ -75,7 +75,7 @@ class TrainingResult:
     is_improving: bool = False
     """Whether the last validation was significantly better than the earlier ones of its stage, and is the best."""
     epoch: float = 0.0
-    """The epochs since the begin of the run."""
+    """The epochs since the start of the run."""
     seconds: float = 0.0
     """The seconds of training since the begin of the run."""
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.foreign_models import LANGUAGES, SOURCE, TARGET, make_marian
 from support.multilingual_models import make_multilingual
-from support.our_models import make_ours
+from support.our_models import make_many, make_ours
 
 from seq2seq.cli import main
 from seq2seq.errors import ModelError, UserError
@@ -338,6 +338,15 @@ def test_a_model_that_is_stored_for_one_direction_has_it(tmp_path):
         Translator.load(tmp_path / "one", all_languages=every).translate(["the cat"])[0].text for every in (True, False)
     ]
     assert texts[0] == texts[1]
+
+
+def test_a_model_with_tags_before_sources_needs_the_target_alone(tmp_path):
+    make_many(tmp_path, ["en", "fr"], ["de", "es"], "source")
+    assert len(Translator.load(tmp_path, target_language="de").translate(["the cat"])) == 1
+    whole = Translator.load(tmp_path, all_languages=True)
+    with pytest.raises(UserError, match="needs languages"):
+        whole.translate(["the cat"])
+    assert len(whole.directed(Direction(target="de")).translate(["the cat"])) == 1
 
 
 def test_a_pickle_is_read_only_on_request(tmp_path):

@@ -4,6 +4,8 @@ import json
 import random
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,13 @@ def test_the_advice_is_a_command_that_fits(tmp_path, capfd, settings):
     assert config.training.max_steps is config.training.max_minutes is None
     trained(capfd, tmp_path, *arguments)
     assert "would fit" not in checked(capfd, *arguments)[0]
+
+
+def test_a_config_without_an_initial_model_needs_no_torch(tmp_path):
+    """It would take a second of two."""
+    code = "import sys; from seq2seq.cli import main; main(sys.argv[1:]); sys.exit('torch' in sys.modules)"
+    command = [sys.executable, "-c", code, "check", write_config(tmp_path, PAIRS), "--workers", "1"]
+    assert subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.mark.slow

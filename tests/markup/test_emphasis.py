@@ -16,7 +16,7 @@ PUNCTUATED = ("word", "名", "他们", " ", " ", "“", "„", ": ", "：", "（
 
 
 def seen(text: str) -> str:
-    """What a reader of Markdown sees, without white space."""
+    """Return what a reader of Markdown sees, without white space."""
     shown = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
     return "".join(html.unescape(re.sub("<[^>]*>", "", shown)).split())
 
