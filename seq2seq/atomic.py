@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 import time
 import zlib
 from collections.abc import Iterator
@@ -53,6 +54,7 @@ def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
         if not temporary.is_dir():
             _delete(temporary)  # a stray file
             temporary.mkdir()
+            _copy_mode(target, temporary)
         yield temporary
         for path in (*temporary.rglob("*"), temporary):
             sync(path)
@@ -60,11 +62,14 @@ def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
 
 
 def check_new(output: Path) -> None:
-    """Refuse an output folder that exists and is not an empty folder, before the work for it begins.
+    """Refuse an output folder that exists and is not empty, or lies in a model, before the work for it begins.
 
     Raises:
-        ModelError: it exists.
+        ModelError: it exists, or would be lost when training or `s2s tune` replaces the model.
     """
+    parents = output.resolve().parents
+    if model := next((parent for parent in parents if (parent / "model.safetensors").is_file()), None):
+        raise ModelError(f"{output}: lies in the model folder {model}, which is replaced as a whole; name another one")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ModelError(f"{output}: exists already; name a new folder with -o")
 
@@ -79,6 +84,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     temporary = _beside(path, WRITING)
     with _cleaning_up(path, temporary):
         with open(temporary, "wb") as file:
+            _copy_mode(path, temporary)  # before there is something to read
             yield file
         sync(temporary)
         os.replace(temporary, path)
@@ -175,17 +181,26 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def _cleaning_up(target: Path, temporary: Path, keep: bool = False) -> Iterator[None]:
-    """On an error, delete `temporary`, and name `target` in the error (that of a full disk names no file)."""
+    """On an error, delete `temporary`, and name `target` in its place (that of a full disk names no file)."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException as error:
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(target)
+        elif isinstance(error, OSError) and str(error.filename).startswith(str(temporary)) and not keep:
+            error.filename = str(error.filename).replace(str(temporary), str(target))
         if not keep:
             with contextlib.suppress(OSError):
                 _delete(temporary)
         raise
+
+
+def _copy_mode(target: Path, temporary: Path) -> None:
+    """Let those read and write the new version who may do so with the old one; its owner always may."""
+    with contextlib.suppress(OSError):  # nothing to replace, or a file system without modes
+        mode = stat.S_IMODE(target.stat().st_mode)
+        os.chmod(temporary, mode | (stat.S_IRWXU if target.is_dir() else stat.S_IRUSR | stat.S_IWUSR))
 
 
 def _swap(temporary: Path, target: Path) -> None:

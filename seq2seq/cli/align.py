@@ -12,6 +12,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.cli.outputs import check_output, open_output
 from seq2seq.cli.streaming import open_pairs
 from seq2seq.errors import DataError, ModelError
 
@@ -52,7 +53,7 @@ def command(
     """
     if calibrate:
         options.only_for("alignments; leave out --calibrate", "output", "form", "batch_tokens")
-    options.check_output(output)
+    check_output(output)
     with contextlib.ExitStack() as stack:
         pairs = stack.enter_context(open_pairs(source, target))
         folder = options.chosen_model(model)
@@ -67,7 +68,7 @@ def command(
             logger.warning(
                 "%s is not calibrated, so alignments are rough; calibrate it with s2s align --calibrate", folder
             )
-        sink, is_plain = stack.enter_context(options.open_output(output)), form == "pharaoh"
+        sink, is_plain = stack.enter_context(open_output(output)), form == "pharaoh"
         while batch := list(islice(pairs, BATCH_LINES)):
             for details in aligner.align(batch, spaced=is_plain, probabilities=not is_plain):
                 shown = pharaoh(details) if is_plain else json.dumps(details.as_json(), ensure_ascii=False)

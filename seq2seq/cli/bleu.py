@@ -14,6 +14,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.cli.outputs import check_output
 from seq2seq.cli.test_sets import (
     TestSet,
     TranslatingModels,
@@ -143,7 +144,7 @@ def _check_usage(
         raise click.UsageError("--test-set names a test set of the run; leave out --source and --reference")
     if len(models) > 1 and modelling["output"] is not None:
         raise click.UsageError("-o writes the translations of one model; give one --model")
-    options.check_output(modelling["output"])
+    check_output(modelling["output"])
 
 
 def _check_form(is_table: bool, form: str) -> None:

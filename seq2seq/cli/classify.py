@@ -8,6 +8,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.cli.outputs import check_output, open_output
 from seq2seq.errors import DataError, shown, some_of
 from seq2seq.lines import aligned, readable_again
 
@@ -50,7 +51,7 @@ def command(
         raise click.UsageError("--format json is for the scores of --gold; use text or jsonl")
     if gold and input_path:
         raise click.UsageError("--gold FILE contains the text to label; leave out -i")
-    options.check_output(output)
+    check_output(output)
     if gold or input_path:
         options.name_unread_input(f"{'--gold' if gold else '-i'} names a file", gold or input_path)
     from seq2seq.cli.streaming import open_input, read_idle_batches
@@ -58,7 +59,7 @@ def command(
 
     source = None if gold else open_input(input_path)
     classifier = Classifier.load(*(models or [options.chosen_model(None, "classification")]), **loading)
-    with options.open_output(output) as sink:
+    with open_output(output) as sink:
         if gold is not None:
             report = _score(classifier, gold)
             text = json.dumps(report.as_dict(), ensure_ascii=False) if form == "json" else _as_text(report)

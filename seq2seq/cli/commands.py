@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.outputs import paths_given
 from seq2seq.errors import did_you_mean
 
 
@@ -36,7 +37,7 @@ class Command(click.Command):
     def invoke(self, context: click.Context) -> Any:
         """Run the command, and warn of unread standard input; click calls this method."""
         if not self.reads_input:
-            options.name_unread_input(f"{context.command_path} reads files", *options.paths_given())
+            options.name_unread_input(f"{context.command_path} reads files", *paths_given())
         return super().invoke(context)
 
 

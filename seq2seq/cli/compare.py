@@ -13,6 +13,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.cli.outputs import check_output, open_output
 from seq2seq.cli.test_sets import (
     TestSet,
     TranslatingModels,
@@ -83,7 +84,7 @@ def command(
 
     folders = [path for path in systems if path.is_dir() or not path.exists()]
     _check_usage(systems, folders, references, source, name)
-    options.check_output(output)
+    check_output(output)
     scoring: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase}
     wanted = list(DEFAULT_METRICS) if metrics is None else named_metrics(metrics)
     check_scoring(wanted, tokenize)
@@ -109,7 +110,7 @@ def command(
     for note in compared.notes:
         logger.warning("%s", note)
     if output is not None:
-        with options.open_output(output) as sink:
+        with open_output(output) as sink:
             sink.write(page(compared).encode("utf-8", errors="replace"))
     if form == "json":
         click.echo(shown_json(compared.as_json(), indent=1))

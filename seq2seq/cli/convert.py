@@ -80,7 +80,9 @@ def command(
 
     MODEL is a model folder, a run folder, a folder of transformers (Marian, M2M-100, NLLB, mBART), or the name of one
     on the hub."""
-    if (from_ is None) == (to is None):
+    if from_ is not None and to is not None:
+        raise click.UsageError("give one of --from and --to; to convert twice, run the command twice")
+    if from_ is None and to is None:
         raise click.UsageError(
             "give --from marian, m2m100, nllb or mbart to read a foreign model, or --to marian, m2m100, ctranslate2 "
             "or argos"

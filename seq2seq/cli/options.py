@@ -2,24 +2,23 @@
 
 import contextlib
 import functools
-import gzip
 import logging
 import os
 import select
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
 import click
 from click.core import ParameterSource
 
-from seq2seq import atomic
+from seq2seq.cli.outputs import descriptor_of, is_standard
 from seq2seq.config import ranges
 from seq2seq.config.ranges import QUANTIZATIONS, Range
-from seq2seq.errors import DataError, ModelError, shown
+from seq2seq.errors import ModelError, shown
 from seq2seq.executors import LOCAL, check_executor
 from seq2seq.lines import UNWRITABLE, OnInvalid
 
@@ -32,11 +31,11 @@ WAIT_MILLISECONDS = 100  # time to wait for the first line of a pipe
 
 
 class _Named(click.Path):
-    """The type of a path to write to that cannot be standard output."""
+    """The type of a path to write to that cannot be a stream, such as standard output."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        if str(value) == "-":
-            self.fail("this cannot be written to standard output; give a name", parameter, context)
+        if is_standard(value) or descriptor_of(Path(value)) is not None:
+            self.fail("this cannot be written to an open stream; give the name of a file", parameter, context)
         return super().convert(value, parameter, context)
 
 
@@ -275,7 +274,7 @@ def name_unread_input(reason: str, *read: Path | None) -> None:
     """
     for path in read:
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            if _is_standard(path) or os.path.samestat(os.stat(path), os.fstat(sys.stdin.fileno())):
+            if is_standard(path) or os.path.samestat(os.stat(path), os.fstat(sys.stdin.fileno())):
                 return
     if _is_waiting(sys.stdin):
         logger.warning("standard input is not read, because %s", reason)
@@ -283,53 +282,10 @@ def name_unread_input(reason: str, *read: Path | None) -> None:
 
 def warn_invalid(path: Path | None) -> OnInvalid:
     """Return a function that warns of a line by number, which is not UTF-8, in a file or standard input (None, `-`)."""
-    name = "standard input" if _is_standard(path) else str(path)
+    name = "standard input" if is_standard(path) else str(path)
     return lambda number: logger.warning(
         "%s: line %d is not UTF-8; bytes that cannot be decoded are replaced", name, number
     )
-
-
-def check_output(output: Path | None, also: Mapping[str, Path | None] | None = None) -> None:
-    """Refuse an output that is one of the inputs, or whose folder does not exist.
-
-    The inputs are all paths given to the running command, standard input, and the paths in `also`.
-    """
-    written, shown = _status(sys.stdout if _is_standard(output) else output), "standard output"
-    if not _is_standard(output):
-        shown = f"-o {output}"
-        if not output.resolve().parent.is_dir():
-            raise DataError(f"{output}: there is no folder {output.parent}; create it first")
-    if written is None:
-        return
-    for name, path in [*_paths_given(), *(also or {}).items()]:
-        is_folder = not _is_standard(path) and path.is_dir()
-        files = path.rglob("*") if is_folder else [sys.stdin if _is_standard(path) else path]
-        if any((status := _status(file)) and os.path.samestat(status, written) for file in files):
-            relation = f"is a file of {name} {path}" if is_folder else f"and {name} are the same file"
-            raise click.UsageError(f"{shown} {relation}; choose another output")
-
-
-@contextlib.contextmanager
-def open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """Open standard output (None or `-`), or a file that appears when it is complete.
-
-    A file whose name ends in .gz is compressed. Pipes and devices are written directly.
-
-    Raises:
-        DataError: standard output is closed.
-    """
-    if _is_standard(path):
-        if sys.stdout is None or getattr(sys.stdout, "name", None) == os.devnull:  # `cli.main` opens it so
-            raise DataError("standard output is closed; give a file with -o")
-        yield sys.stdout.buffer
-        return
-    path = path.resolve()
-    with contextlib.ExitStack() as stack:
-        is_special = path.exists() and not path.is_file()
-        sink = stack.enter_context(open(path, "wb") if is_special else atomic.new_file(path))
-        if path.suffix.lower() == ".gz":
-            sink = stack.enter_context(gzip.GzipFile("", "wb", 6, sink, mtime=0))
-        yield sink
 
 
 def chosen_model(path: Path | None, task: str | None = None) -> Path:
@@ -353,28 +309,6 @@ def newest_models() -> list[Path]:
     return newest or [find_model(None)]
 
 
-def paths_given() -> list[Path]:
-    """Return all paths among the options and arguments of the running command, except its output."""
-    return [path for _, path in _paths_given() if path is not None]
-
-
-def _paths_given() -> Iterator[tuple[str, Path | None]]:
-    """Yield (name of the parameter, path) of all paths given to the running command, except its output."""
-    context = click.get_current_context(silent=True)
-    for parameter in context.command.params if context else ():
-        if not isinstance(parameter.type, click.Path) or "-o" in parameter.opts:
-            continue
-        name = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.name.upper()
-        value = context.params.get(parameter.name)
-        for path in value if isinstance(value, tuple) else (value,):
-            if path is not None or name == "-i":
-                yield name, path
-
-
-def _is_standard(path: Path | None) -> bool:
-    return path is None or str(path) == "-"
-
-
 def _is_waiting(stream: TextIO | None) -> bool:
     """Whether a stream that is a file or a pipe has something to read; a terminal does not count."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -387,11 +321,3 @@ def _is_waiting(stream: TextIO | None) -> bool:
             poll.register(descriptor, select.POLLIN)
             return any(events & select.POLLIN for _, events in poll.poll(WAIT_MILLISECONDS))
     return False
-
-
-def _status(file: Path | TextIO | None) -> os.stat_result | None:
-    """Return the status of a regular file, which identifies it under any name; None for anything else."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        status = os.stat(file if isinstance(file, Path) else file.fileno())
-        return status if stat.S_ISREG(status.st_mode) else None
-    return None

@@ -8,6 +8,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.cli.outputs import check_output
 from seq2seq.config import ranges
 from seq2seq.errors import DataError, ModelError
 from seq2seq.store.finding import BEST, newest_run
@@ -43,6 +44,8 @@ def command(
 
     If each STUDENT is a folder of s2s distill, draw the speed and BLEU of the students and of their teacher.
     """
+    if output is not None:
+        check_output(output)
     from seq2seq import plots
     from seq2seq.workflows.distill.figures import is_student, speeds_and_scores
 

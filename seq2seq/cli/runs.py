@@ -206,11 +206,17 @@ def _known(name: str, names: Sequence[str], option: str) -> str:
     if name in names:
         return name
     ends = [other for other in names if other.endswith(f".{name}")]
+    ends = ends or [other for other in names if _of_set(other) == name]
     if len(ends) == 1:
         return ends[0]
     hint = f"; it may be {' or '.join(ends)}" if ends else did_you_mean(name, names)
     scores = [other for other in names if "." not in other]
     raise click.UsageError(f"{option} {name}: not a column{hint or f'; there are {some_of(scores, 12)}'}")
+
+
+def _of_set(column: str) -> str:
+    """Return the name of a column of scores as a user types it: `news bleu` for `news (de-fr, zero-shot) bleu`."""
+    return re.sub(r" \([^()]*\) ", " ", column)
 
 
 def _equals(value: Any, wanted: str) -> bool:

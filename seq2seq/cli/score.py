@@ -11,6 +11,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.cli.outputs import check_output, open_output
 from seq2seq.cli.streaming import open_pairs
 
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ def command(model: Path, source: Path, target: Path, output: Path | None, **load
     The tokens are the model's pieces and the end of the sentence. No pair is skipped. Empty sides are scored too, and a
     pair too long for the model is split into equal parts, with a warning. The files must have the same number of
     lines."""
-    options.check_output(output)
+    check_output(output)
     with contextlib.ExitStack() as stack:
         pairs = stack.enter_context(open_pairs(source, target))
         from seq2seq.inference.scorer import Scorer
 
         scorer, number = Scorer.load(options.chosen_model(model), **loading), 1
-        sink = stack.enter_context(options.open_output(output))
+        sink = stack.enter_context(open_output(output))
         while batch := list(islice(pairs, BATCH_LINES)):
             scores = scorer.score(batch)
             _warn_of_parts(scores, number)

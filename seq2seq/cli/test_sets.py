@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.outputs import check_output, open_output
 from seq2seq.config.directions import direction_name
 from seq2seq.errors import DataError, ModelError, did_you_mean
 from seq2seq.evaluation.translated import translations
@@ -174,7 +175,7 @@ class TranslatingModels:
         inputs = self.config.data.test.items() if self.config is not None else ()
         also = {f"data.test.{name}.{side}": path for name, files in inputs for side, path in files.files()}
         for path in outputs:
-            options.check_output(path, also)
+            check_output(path, also)
         return outputs
 
     def translate(
@@ -207,7 +208,7 @@ class TranslatingModels:
         translations = pipeline.translate(test_set.sources)
         texts = test_set.translations[model] = [translation.text for translation in translations]
         if output is not None:
-            with options.open_output(output) as sink:
+            with open_output(output) as sink:
                 sink.writelines(f"{text}\n".encode("utf-8", errors="replace") for text in texts)
         flags = test_set.flags[model] = [translation.flags for translation in translations]
         num_lines, counts = symptom_counts(flags)

@@ -14,6 +14,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.cli.outputs import check_output, open_output
 from seq2seq.config import ranges
 from seq2seq.errors import DataError, did_you_mean, reason, shown
 from seq2seq.lines import DAMAGE, text_bytes
@@ -125,7 +126,7 @@ def command(
     given = {key: value for key, value in loading.items() if value is not None}
     kinds = _kinds(details)
     _check_usage(models, kind, loading)
-    options.check_output(output_path)
+    check_output(output_path)
     if input_path is not None:
         options.name_unread_input("-i names a file", input_path)
     source = _Input(input_path, kind, each_line, force)
@@ -134,7 +135,7 @@ def command(
     fields = [*kinds, *["terms"] * (glossary is not None)]
     n_best = pipeline.translator.config.n_best if kind == "text" else 1
     tally = _Tally(form, kind)
-    with options.open_output(output_path) as sink, source.progress_bar(output_path) as bar:
+    with open_output(output_path) as sink, source.progress_bar(output_path) as bar:
         for translations in _translations(pipeline, source, prefixes, kinds):
             if not tally.count:
                 logger.info("engine: %s", pipeline.translator.engine_note)

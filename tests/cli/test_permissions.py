@@ -71,8 +71,10 @@ COMMANDS = {
     "convert marian --from marian -o locked/new": "locked",
     "convert sealed --to marian -o new": "sealed",
     "plot model --attention word -o locked/picture.png": "locked",
+    "compare model kept-model --source few --reference few -o locked/page.html": "locked",
     "info sealed": "sealed",
 }
+EARLY = {"translate", "bleu", "classify", "score", "align", "compare", "plot"}  # commands with `check_output`
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,14 @@ def test_what_may_not_be_written_or_read_is_one_line(answers, typed):
     assert COMMANDS[typed] in told[0]
     assert "Traceback" not in err
     assert "internal error" not in err
+    assert ".writing" not in err  # the hidden name of an unfinished file
     assert changed == []
+
+
+@pytest.mark.parametrize("typed", [typed for typed in COMMANDS if "-o locked" in typed and typed.split()[0] in EARLY])
+def test_an_output_that_may_not_be_written_is_told_before_the_work(answers, typed):
+    assert "engine: " not in answers[typed][1]
+    assert len(answers[typed][1].splitlines()) == 1
 
 
 def give_up_privileges() -> None:

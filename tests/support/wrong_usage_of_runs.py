@@ -136,7 +136,7 @@ TABLE = {
         ("model -o new", "--from marian"),
         ("model -o new --to tensorflow", "tensorflow"),
         ("model -o new --from ctranslate2", "ctranslate2"),
-        ("model -o new --from marian --to marian", "--from marian"),
+        ("model -o new --from marian --to marian", "one of --from and --to"),
         ("model -o new --to ctranslate2 --quantization int4", "int4"),
         ("model -o new --to marian --quantization int8", "--quantization"),
         ("model -o new --to marian --pickle", "--pickle"),

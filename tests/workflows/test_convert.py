@@ -237,7 +237,7 @@ def test_a_probe_is_read_line_by_line(tmp_path):
     ("arguments", "word"),
     [
         (["M", "-o", "O"], "--from marian"),
-        (["--from", "marian", "--to", "marian", "M", "-o", "O"], "--from marian"),
+        (["--from", "marian", "--to", "marian", "M", "-o", "O"], "one of --from and --to"),
         (["--to", "marian", "M"], "output"),
         (["--to", "marian", "M", "-o", "O", "--quantization", "int8"], "--quantization"),
         (["--to", "marian", "M", "-o", "O", "--force"], "--force"),
