@@ -6,7 +6,7 @@ block into a module (`HeldTensors`), so that loading takes the memory of the wei
 """
 
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -259,6 +259,31 @@ def _shape_of_floats(file: Any, name: str) -> tuple[int, ...]:
     if (kind := part.get_dtype()) not in FLOATS:
         raise DamagedFile(f"tensor {name} has the type {kind}, not a float")
     return tuple(part.get_shape())
+
+
+class SelectedRows(HeldTensors):
+    """Tensors of which some are read without all of their rows.
+
+    Args:
+        held: tensors with all rows.
+        names: of the tensors that are selected from.
+        rows: numbers of the rows that are left, ascending.
+    """
+
+    def __init__(self, held: HeldTensors, names: Collection[str], rows: Sequence[int]):
+        self._held, self._names, self._rows = held, names, torch.tensor(rows, dtype=torch.long)
+        self.shapes = {name: (len(rows), *shape[1:]) if name in names else shape for name, shape in held.shapes.items()}
+
+    def blocks(self, name: str) -> Iterator[tuple[int, Tensor]]:
+        """See `HeldTensors.blocks`."""
+        if name not in self._names:
+            yield from self._held.blocks(name)
+            return
+        count = 0
+        for first, block in self._held.blocks(name):
+            inside = self._rows[(self._rows >= first) & (self._rows < first + len(block))]
+            yield count, block[inside - first]
+            count += len(inside)
 
 
 def copy_rows(stored: HeldTensors, name: str, destination: Tensor, skipped: int = 0) -> None:

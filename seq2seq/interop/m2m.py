@@ -5,7 +5,7 @@ embeddings that translate between many languages: a tag of the source language i
 language is what the decoder reads first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ from seq2seq.interop.m2m_settings import LANGUAGE_CODES, M2M, MBART, TOKENIZERS,
 from seq2seq.interop.m2m_weights import fill
 from seq2seq.interop.marian import CONFIG, GENERATION, MOST_TENSORS_NAMED, TOKENIZER, filled_vocabulary
 from seq2seq.interop.marian_settings import own_search, read_model_config, read_search_config, special_ids
-from seq2seq.interop.marian_weights import BIAS
+from seq2seq.interop.marian_weights import BIAS, TIED
 from seq2seq.interop.model_licence import read_licence
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import HeldTensors, Uninitialized
+from seq2seq.tensors import HeldTensors, SelectedRows, Uninitialized
 from seq2seq.text.marian_tokenizer import EOS, PAD, UNK, VOCABULARY_FILE, read_vocabulary
 from seq2seq.text.multilingual_tokenizer import BOS, MultilingualTokenizerPair, Tagging, pair_of
 from seq2seq.text.tokenizer import Tokenizer
@@ -29,6 +29,8 @@ from seq2seq.text.tokenizer import Tokenizer
 FAMILIES = {"m2m_100": M2M, "mbart": MBART}
 # By `model_type`, what `s2s convert --from` calls a folder.
 KINDS = {"m2m_100": "m2m100", "mbart": "mbart"}
+# A key of ours in config.json: languages that transformers numbers, but whose rows are copies (`m2m_export`).
+ABSENT = "absent_languages"
 SEGMENTER = "sentencepiece.bpe.model"
 MASK = "<mask>"
 REMEDY = f"copy {FAST_TOKENIZER}, or a {TOKENIZER} with added_tokens_decoder, from the original model"
@@ -55,10 +57,12 @@ def read_m2m(
         named = read_object(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
         stored = open_weights(folder, torch_file, KINDS[given["model_type"]])
         family = FAMILIES[given["model_type"]]
-        tokenizers = _tokenizers(folder, {**family.defaults, **given}, named, stored, problems)
+        tokenizers, rows = _tokenizers(folder, {**family.defaults, **given}, named, stored, problems)
+        if given.get(ABSENT):
+            stored = SelectedRows(stored, TIED, rows)
         config = read_model_config(given, BIAS in stored.shapes, problems, family)
         search = read_search_config(
-            _without_tag(generation, tokenizers, problems), special_ids(given, family), problems
+            _without_tag(generation, tokenizers, rows, problems), special_ids(given, family), problems
         )
         if config and config.num_encoder_layers + config.num_decoder_layers > len(stored.shapes):
             problems.append(f"{CONFIG} describes a model far larger than the weights")
@@ -81,8 +85,9 @@ def read_m2m(
 
 def _tokenizers(
     folder: Path, given: Mapping[str, Any], named: Mapping[str, Any], stored: HeldTensors, problems: list[str]
-) -> MultilingualTokenizerPair | None:
-    """Return the tokenizers, with as many ids as the weights have rows."""
+) -> tuple[MultilingualTokenizerPair | None, list[int]]:
+    """Return the tokenizers, and the rows of the weights for their ids: all but those of languages without a row of
+    their own (`ABSENT`)."""
     kind = _kind(folder, given, named, problems)
     if not (folder / SEGMENTER).exists():
         problems.append(
@@ -93,7 +98,7 @@ def _tokenizers(
             f"{VOCABULARY_FILE} is missing; copy it from the original model, because it numbers the pieces of M2M-100"
         )
     if kind is None or problems:
-        return None
+        return None, []
     segmenter = Tokenizer.load(folder / SEGMENTER)
     pieces = _numbered(folder, segmenter)
     most_rows = max((shape[0] for shape in stored.shapes.values() if shape), default=0)
@@ -102,28 +107,34 @@ def _tokenizers(
     problems += unread(added, {BOS, PAD, EOS, UNK, MASK, *languages.values()}, "tags of languages")
     tags = {piece: id_ for piece, id_ in added.items() if piece in (*languages.values(), MASK)}
     problems += misplaced(tags, pieces, most_rows)
+    absent = given.get(ABSENT, [])
+    if not isinstance(absent, list) or not {*map(str, absent)} < languages.keys():
+        problems.append(f"{ABSENT}: {shown(absent)} is not a list of some of the languages")
     if problems:
-        return None
+        return None, []
     pieces |= tags
     vocabulary = filled_vocabulary(pieces, given["vocab_size"], most_rows)
+    without = {languages.pop(code) for code in dict.fromkeys(absent)}
+    rows, left = [], sorted((id_, piece) for piece, id_ in vocabulary.items() if piece not in without)
+    rows, vocabulary = [id_ for id_, _ in left], {piece: id_ for id_, (_, piece) in enumerate(left)}
     place = "last" if named.get("legacy_behaviour") is True else kind.source
     tagging = Tagging(languages, place, kind.target, (MASK, *sorted(vocabulary.keys() - pieces.keys())))
     try:
         pair = pair_of(segmenter.model_bytes, vocabulary, tagging)
     except ModelError as error:
         problems.append(str(error))
-        return None
+        return None, []
     hint = "" if is_listed else f" with the {len(languages)} usual languages, because the folder lists none; {REMEDY}"
-    if (size := given["vocab_size"]) != pair.source.vocab_size:
-        problems.append(f"vocab_size: {shown(size)}, but the vocabulary has {pair.source.vocab_size} pieces{hint}")
+    if (size := given["vocab_size"]) != (count := pair.source.vocab_size + len(without)):
+        problems.append(f"vocab_size: {shown(size)}, but the vocabulary has {count} pieces{hint}")
     for key, id_ in (("pad_token_id", pair.source.pad_id), ("eos_token_id", pair.source.eos_id)):
         if given[key] not in (id_, [id_]):
             problems.append(f"{key}: {shown(given[key])} is not {id_}")
-    tags = {pair.target.vocabulary[piece] for piece in languages.values()}
+    tags = {rows[pair.target.vocabulary[piece]] for piece in languages.values()}
     start, starts = given["decoder_start_token_id"], [pair.target.eos_id] if kind.target == "second" else [None, *tags]
     if start not in starts:
         problems.append(f"decoder_start_token_id: {shown(start)} is not what this tokenizer has")
-    return pair
+    return pair, rows
 
 
 def _kind(
@@ -185,18 +196,21 @@ def _usual(kind: TokenizerKind, named: Mapping[str, Any], problems: list[str]) -
 
 
 def _without_tag(
-    generation: Mapping[str, Any], tokenizers: MultilingualTokenizerPair | None, problems: list[str]
+    generation: Mapping[str, Any],
+    tokenizers: MultilingualTokenizerPair | None,
+    rows: Sequence[int],
+    problems: list[str],
 ) -> Mapping[str, Any]:
     """Return the settings of generation without the forced tag, which the direction of a translation decides.
 
-    Minimum lengths are one lower, because transformers counts the forced tag.
+    Settings have ids of the file (`rows`). Minimum lengths are one lower, because transformers counts the forced tag.
     """
     forced = generation.get("forced_bos_token_id")
     others = {key: value for key, value in generation.items() if key != "forced_bos_token_id"}
     if tokenizers is None:
         return others
     target = tokenizers.target
-    if forced is not None and forced not in [target.vocabulary[piece] for piece in target.tags.values()]:
+    if forced is not None and forced not in [rows[target.vocabulary[piece]] for piece in target.tags.values()]:
         problems.append(f"forced_bos_token_id: {shown(forced)} is not the tag of a language")
     if target.tagging.target == "first" or own_search(others) is not None:  # exports of earlier versions
         return others

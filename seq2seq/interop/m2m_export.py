@@ -15,7 +15,7 @@ from seq2seq.config.schema import ModelConfig
 from seq2seq.errors import ModelError, some_of
 from seq2seq.files import write_object
 from seq2seq.interop.foreign_weights import WEIGHTS
-from seq2seq.interop.m2m import SEGMENTER
+from seq2seq.interop.m2m import ABSENT, SEGMENTER
 from seq2seq.interop.m2m_settings import LANGUAGE_CODES, M2M, TOKENIZERS
 from seq2seq.interop.m2m_weights import tensor_table
 from seq2seq.interop.marian import CONFIG, GENERATION, TOKENIZER
@@ -33,8 +33,6 @@ from seq2seq.text.tokenizer import TokenizerPair
 
 NAME = "M2M100Tokenizer"
 FIRST = (BOS, PAD, EOS, UNK)
-# Rows after the languages, which the tokenizer of transformers numbers too.
-MADE_UP = 8
 
 
 def m2m_obstacles(config: ModelConfig, tokenizers: TokenizerPair) -> list[str]:
@@ -66,7 +64,8 @@ def write_m2m(
 ) -> None:
     """Write an M2M-100 folder into `folder`, which must exist.
 
-    `read_m2m` returns the weights of the model. Languages that it lacks have the rows of one that it has.
+    `read_m2m` returns the weights of the model. Languages that it lacks have copies of the row of one that it has, and
+    are listed in config.json (`ABSENT`). The copies take part in the softmax of transformers.
 
     Raises:
         ModelError: M2M-100 cannot express the model; the message names each obstacle.
@@ -81,6 +80,8 @@ def write_m2m(
     ids = SpecialIds(pad=text.index(PAD), eos=text.index(EOS), start=text.index(EOS))
     values = model_values(config, len(rows), len(rows), ids)
     named = {"architectures": ["M2M100ForConditionalGeneration"], "model_type": "m2m_100", "bos_token_id": 0}
+    if absent := absent_languages(reader):
+        named[ABSENT] = absent
     write_object(
         folder / CONFIG, {key: value for key, value in {**values, **named}.items() if key != "decoder_vocab_size"}
     )
@@ -93,6 +94,7 @@ def write_m2m(
         "tokenizer_class": NAME,
         "language_codes": _list_of(reader),
         "extra_special_tokens": tags,
+        "num_madeup_words": len(rows) - len(text) - len(tags),
         "src_lang": description.source_language,
         "tgt_lang": target,
         "model_max_length": config.max_length,
@@ -105,6 +107,11 @@ def write_m2m(
     write_tensors(folder / WEIGHTS, copies, metadata={"format": "pt"})
     (folder / SEGMENTER).write_bytes(reader.model_bytes)
     write_object(folder / VOCABULARY_FILE, {piece: id_ for id_, piece in enumerate(text)})
+
+
+def absent_languages(reader: MultilingualTokenizer) -> list[str]:
+    """Return the languages that transformers numbers, but the model lacks."""
+    return [code for code in _codes(reader) if code not in reader.tags]
 
 
 def _list_of(reader: MultilingualTokenizer) -> str:
@@ -126,5 +133,4 @@ def _rows(reader: MultilingualTokenizer, text: list[str], tags: list[str]) -> li
     known = reader.vocabulary
     any_tag = known[next(iter(reader.tags.values()))]
     unnamed = sorted({*known.values()} - {known[piece] for piece in [*text, *reader.tags.values()]})
-    rest = [*unnamed, *[known[PAD]] * MADE_UP][: max(MADE_UP, len(unnamed))]
-    return [*(known[piece] for piece in text), *(known.get(tag, any_tag) for tag in tags), *rest]
+    return [*(known[piece] for piece in text), *(known.get(tag, any_tag) for tag in tags), *unnamed]

@@ -11,14 +11,12 @@ from seq2seq.config.schema import ModelConfig
 from seq2seq.interop.m2m_settings import POSITION_OFFSET
 from seq2seq.interop.marian_weights import (
     BIAS,
-    DECODER,
-    ENCODER,
     OUR_BIAS,
     OUR_SOURCE,
-    OUTPUT,
     POSITION_TOLERANCE,
     POSITIONS,
     SHARED,
+    TIED,
     layer_table,
 )
 from seq2seq.model.positions import sinusoids
@@ -64,7 +62,7 @@ def fill(model: Transformer, stored: HeldTensors, problems: list[str]) -> None:
                 problems.append(f"tensor {name} has shape {stored.shapes[name]}, not {tuple(expected)}")
             else:
                 copy_rows(stored, name, part, skipped)
-    for name in (SHARED, ENCODER, DECODER, OUTPUT):
+    for name in TIED:
         if name in left:
             left.discard(name)
             if not are_equal(stored, name, own[OUR_SOURCE]):
@@ -77,7 +75,7 @@ def fill(model: Transformer, stored: HeldTensors, problems: list[str]) -> None:
 
 def _embeddings(stored: HeldTensors) -> str:
     """Return the name of the embeddings, which are in a file under any of these."""
-    return next((name for name in (SHARED, ENCODER, DECODER, OUTPUT) if name in stored.shapes), SHARED)
+    return next((name for name in TIED if name in stored.shapes), SHARED)
 
 
 def _holds_sinusoids(stored: HeldTensors, name: str, config: ModelConfig) -> bool:

@@ -15,6 +15,7 @@ from seq2seq.model.positions import sinusoids
 
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+TIED = (SHARED, ENCODER, DECODER, OUTPUT)  # in M2M-100 and mBART, one tensor under several names
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 OUR_SOURCE, OUR_TARGET = "encoder.embedding.tokens.weight", "decoder.embedding.tokens.weight"
 OUR_OUTPUT, OUR_BIAS = "output.weight", "output.bias"

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from seq2seq import atomic, hub
+from seq2seq.config.description import ModelDescription
 from seq2seq.errors import CheckpointError, ModelError, RunError, UserError
 from seq2seq.evaluation.probe import Comparison, Probe, builtin_sentences, compare, least_chrf
 from seq2seq.files import DamagedFile, read_object
@@ -26,7 +27,7 @@ from seq2seq.interop.architectures import KINDS
 from seq2seq.interop.argos import SUFFIX, argos_obstacles, write_argos
 from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.m2m import read_m2m
-from seq2seq.interop.m2m_export import m2m_obstacles, write_m2m
+from seq2seq.interop.m2m_export import absent_languages, m2m_obstacles, write_m2m
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.languages import own_code
 from seq2seq.store.direction import has_tag, one_direction
@@ -34,6 +35,7 @@ from seq2seq.store.finding import CONFIG, find_model
 from seq2seq.store.model_card import front_matter, short_card
 from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_foreign, load_model, save_model
 from seq2seq.text.direction import UNNAMED, Direction
+from seq2seq.text.multilingual_tokenizer import MultilingualTokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -119,21 +121,34 @@ def export_m2m(model: Path, output: Path) -> Path:
         description = loaded.directed().description  # under the names of the tags
     with _writing(output) as folder:
         write_m2m(folder, description, tokenizers, loaded.weights)
-        front = front_matter(description, output.name, library_name="transformers", tags=["m2m_100"])
-        text = f"{front}\n# M2M-100 model\n\nLoad it with `AutoTokenizer` and `M2M100ForConditionalGeneration`.\n"
-        (folder / CARD).write_text(text, encoding="utf-8")
+        (folder / CARD).write_text(_m2m_card(description, tokenizers.source, output.name), encoding="utf-8")
         written, read, back = read_m2m(folder)
         sides = (tokenizers.source, loaded.model), (read.source, back)
-        pieces = tokenizers.source.generated_pieces()
+        pieces = [*tokenizers.source.generated_pieces(), *tokenizers.source.tags.values()]
         ids = [[tokenizer.vocabulary.get(piece, -1) for piece in pieces] for tokenizer, _ in sides]
         rows = [model.output.weight[of_pieces] for of_pieces, (_, model) in zip(ids, sides, strict=True)]
-        is_same = -1 not in ids[1] and torch.equal(*rows)
+        is_same = -1 not in ids[1] and torch.equal(*rows) and read.source.tags.keys() == tokenizers.source.tags.keys()
+        is_same = is_same and read.source.vocab_size == tokenizers.source.vocab_size  # the softmax has as many terms
         if written.search != description.search or written.license != description.license or not is_same:
             raise RunError(
                 f"{output}: weights, licence or search settings changed when they were read back; the export is not "
                 "kept"
             )
     return output
+
+
+def _m2m_card(description: ModelDescription, reader: MultilingualTokenizer, title: str) -> str:
+    """Return the card of an M2M-100 folder: how to load it, and which languages it has."""
+    languages = description.languages or list(reader.tags)
+    front = front_matter(description, title, library_name="transformers", tags=["m2m_100"], language=list(languages))
+    paragraphs = ["# M2M-100 model", "Load it with `AutoTokenizer` and `M2M100ForConditionalGeneration`."]
+    if absent := absent_languages(reader):
+        paragraphs.append(
+            f"It translates between {', '.join(reader.tags)}. The tokenizer of transformers also lists "
+            f"{', '.join(absent)}, which the model lacks: do not use them. Their rows are copies, so probabilities of "
+            "transformers are a little lower than those of the model, and a beam search may choose another translation."
+        )
+    return front + "\n" + "\n\n".join(paragraphs) + "\n"
 
 
 def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Probe, force: bool = False) -> Comparison:

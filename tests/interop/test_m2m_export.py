@@ -1,6 +1,7 @@
 """Models as M2M-100 folders: transformers gives the same logits and text, and what comes back is the model."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from support.vocabulary_models import hypotheses
 from seq2seq.cli import main
 from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.collate import collate_translation
+from seq2seq.errors import ModelError
 from seq2seq.files import read_object
+from seq2seq.inference.scorer import Scorer
 from seq2seq.interop.marian_settings import OWN_SEARCH
 from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.text.direction import Direction
@@ -146,6 +149,38 @@ def test_what_comes_back_is_the_model(folders, name):
         sides = [loaded.directed(Direction(*PAIR)).tokenizers.source for loaded in (ours, back)]
         assert sides[0].pieces(sides[0].encode(line)) == sides[1].pieces(sides[1].encode(line))
     assert read_object(folders / f"from-{name}" / "config.json")["model_type"] == "m2m_100"
+
+
+def test_a_trimmed_model_comes_back_with_its_own_languages_and_probabilities(folders, capsys):
+    """The rows that transformers needs for the languages of its list are no languages, and in no softmax."""
+    ours, back = (load_model(folders / folder) for folder in ("changed", "from-changed"))
+    assert back.tokenizers.source.tags == ours.tokenizers.source.tags
+    assert back.tokenizers.source.vocab_size == ours.tokenizers.source.vocab_size
+    written = read_object(folders / "from-changed" / "config.json")
+    assert set(written["absent_languages"]) == {"ja", "zh", "cs", "ru", "is", "ha"}
+    scored = [
+        Scorer.load(folders / name, source_language="en", target_language="de").score(
+            list(zip(SOURCE, TARGET, strict=True))
+        )
+        for name in ("changed", "from-changed")
+    ]
+    assert [one.log_prob for one in scored[0]] == pytest.approx([one.log_prob for one in scored[1]], abs=1e-4)
+    for name in ("changed", "from-changed"):
+        capsys.readouterr()
+        assert main(["translate", str(folders / name), "--from", "en", "--to", "ja", "-i", str(folders / "en")]) == 2
+        assert "ja" in capsys.readouterr().err
+    card = ModelCard.load(folders / "from-changed" / "README.md")
+    assert set(card.data.language) == {"en", "de"}
+    assert "ja, zh" in card.content or "zh, ja" in card.content or "which the model lacks" in card.content
+
+
+@pytest.mark.parametrize("value", [["qq"], "de", [["en"]], ["en", "de", "ja", "zh", "cs", "ru", "is", "ha"], [1]])
+def test_absent_languages_that_make_no_sense_are_refused(folders, tmp_path, value):
+    shutil.copytree(folders / "from-changed", tmp_path / "wrong")
+    config = read_object(tmp_path / "wrong" / "config.json")
+    (tmp_path / "wrong" / "config.json").write_text(json.dumps({**config, "absent_languages": value}))
+    with pytest.raises(ModelError, match=r"absent_languages: .* is not a list of some of the languages"):
+        load_model(tmp_path / "wrong")
 
 
 def test_what_it_cannot_hold_is_one_line(tmp_path, capsys):
