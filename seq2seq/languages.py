@@ -169,10 +169,14 @@ def check_direction(
 
 
 def named_directions(name: str) -> Iterator[tuple[str, str]]:
-    """Yield each source and target that a name such as `en-de` may contain: codes of languages may have hyphens too."""
-    parts = name.split("-")
-    for place in range(1, len(parts)):
-        yield "-".join(parts[:place]), "-".join(parts[place:])
+    """Yield each source and target that a name such as `en-de` may contain: codes of languages may have hyphens too.
+
+    As in all names of languages, `_` stands for a hyphen; of two hyphens and one `_`, a hyphen separates first.
+    """
+    for separator in "-_":
+        parts = name.split(separator)
+        for place in range(1, len(parts)):
+            yield separator.join(parts[:place]), separator.join(parts[place:])
 
 
 def first_part(name: str | None) -> str:

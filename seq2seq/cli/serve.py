@@ -128,7 +128,7 @@ def command(
             "--open accepts requests from everyone, --key-file only those with a key; leave out one of them"
         )
     from seq2seq.errors import UserError
-    from seq2seq.serve.guard import Keys, is_loopback
+    from seq2seq.serve.guard import Keys, host_name, is_loopback, origin_of
     from seq2seq.serve.limits import Limits, body_of
 
     if not is_loopback(host) and not is_open and not key_file:
@@ -147,7 +147,7 @@ def command(
     terms = Glossaries.read(glossaries)
     if port in REFUSED_PORTS and not no_page:
         logger.warning("browsers refuse port %d, so the page cannot be opened; choose another --port", port)
-    access = Access(host, keys, names, origins, page=not no_page)
+    access = Access(host, keys, [*map(host_name, names)], [*map(origin_of, origins)], page=not no_page)
     bound = bind(host, port)
     translating = {key: value for key, value in loading.items() if value is not None}
     computing = {key: loading[key] for key in ("device", "precision", "threads")}

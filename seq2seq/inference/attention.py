@@ -62,15 +62,17 @@ def sentence_attention(
     if not 1 <= layer <= num_layers:
         raise DataError(f"layer {layer}: the model has {num_layers}, counted from 1")
     source_ids = tokenizers.source.read(sentence)
-    _check_length(source_ids, config.max_length, "sentence")
+    _check_length(source_ids, config.max_length, "sentence", "sentence")
     if translates:
         if target is None:
             translator = Translator.load(
                 folder, engine="torch", device="cpu", source_language=direction.source, target_language=direction.target
             )
-            target = translator.translate([sentence])[0].text
-        target_ids = tokenizers.target.encode(target)
-        _check_length(target_ids, config.max_length, "translation")
+            text = translator.translate([sentence])[0].text
+        else:
+            text = target
+        target_ids = tokenizers.target.encode(text)
+        _check_length(target_ids, config.max_length, "translation", "sentence" if target is None else "translation")
         batch = collate_translation([source_ids], [target_ids], tokenizers, [0])
         inputs = (batch.source_ids, batch.source_mask, batch.target_input)
         name, rows = f"decoder.layers.{layer - 1}.cross_attention", batch.target_output
@@ -91,7 +93,8 @@ def sentence_attention(
     )
 
 
-def _check_length(ids: Sequence[int], max_length: int, what: str) -> None:
+def _check_length(ids: Sequence[int], max_length: int, what: str, given: str) -> None:
+    """Refuse a text (`what`) that is too long for the model; the user has `given` a text that can be shorter."""
     if len(ids) + SPECIAL_IDS > max_length:
         most = max_length - SPECIAL_IDS
-        raise DataError(f"the {what} has {len(ids)} pieces, more than the model's {most}; take a shorter one")
+        raise DataError(f"the {what} has {len(ids)} pieces, more than the model's {most}; take a shorter {given}")

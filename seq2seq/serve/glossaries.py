@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
+from seq2seq.config.directions import direction_name
 from seq2seq.errors import UserError, some_of
 from seq2seq.languages import known_language, named_directions
 from seq2seq.serve.limits import Refusal, bad
@@ -77,6 +78,11 @@ class Glossaries:
         using = [*(models.translators if defaults else ()), *chain.from_iterable(directed.values())]
         if without := next((model for model in using if not model.can_explain), None):
             raise UserError(f"{without.name} cannot use a glossary: {without.unexplained}; or leave out --glossary")
+        for name in self.named:
+            pairs = [direction_name((one.source, one.target)) for one in directions.get(name, ())]
+            kind = "every request" if name in defaults else f"requests of {some_of(list(dict.fromkeys(pairs)))}"
+            is_used = name in defaults or pairs
+            logger.info("glossary %s: for %s", name, f"{kind} without one" if is_used else "requests that name it")
         return replace(self, default_names=defaults, directions=directions)
 
     def of_direction(self, model: ServedTranslator) -> list[str]:

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]/@\s]+)(?::\d{1,5})?", re.IGNORECASE)
+USUAL_PORTS = {"http": ":80", "https": ":443"}  # which browsers leave out
 # Strings that programs write for a missing value.
 NO_VALUES = ("", "none", "null", "nil", "nan", "undefined", "[]", "{}")
 _BEARER = re.compile(r"\s*(?:bearer|deepl-auth-key)\s+(\S+)\s*", re.IGNORECASE)
@@ -207,6 +208,42 @@ def _sent(token: str) -> str:
         return token.encode("latin-1").decode("utf-8")
     except UnicodeError:
         return token
+
+
+def host_name(given: str) -> str:
+    """Return a name of --allow-host as it is compared with Host: in lower case, without a port.
+
+    Raises:
+        UserError: it is not the name of a host.
+    """
+    found = _HOST.fullmatch(given.strip())
+    if found is None:
+        raise UserError(f"--allow-host {given}: not the name of a host; write it without a scheme, such as example.org")
+    return _in_ascii(found.group(1))
+
+
+def origin_of(given: str) -> str:
+    """Return an origin of --cors-origin as browsers send it: in lower case, without the usual port and a last slash.
+
+    Raises:
+        UserError: it is not an origin.
+    """
+    if given.strip() == "*":
+        return "*"
+    scheme, separator, place = given.strip().lower().removesuffix("/").partition("://")
+    found = _HOST.fullmatch(place)
+    if not separator or not scheme or found is None:
+        raise UserError(f"--cors-origin {given}: not an origin; write one such as https://example.org, without a path")
+    name, port = _in_ascii(found.group(1)), place.removeprefix(found.group(1))
+    return f"{scheme}://{name}{port if port != USUAL_PORTS.get(scheme) else ''}"
+
+
+def _in_ascii(host: str) -> str:
+    """Return the name of a host as it is sent: in lower case, and encoded where it is not ASCII (RFC 3490)."""
+    try:
+        return host.lower() if host.isascii() else host.lower().encode("idna").decode()
+    except UnicodeError as error:
+        raise UserError(f"{host}: not the name of a host; check it") from error
 
 
 def is_loopback(host: str) -> bool:

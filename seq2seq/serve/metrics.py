@@ -33,7 +33,8 @@ class Metrics:
         self.refused = Counter("s2s_refused_total", "Requests refused, by reason.", ["reason"], registry=registry)
         self.sentences = Counter(
             "s2s_sentences_total",
-            "Sentences and documents accepted, and their outcome: done, failed, or withdrawn because the client left.",
+            "Sentences and documents accepted, and their outcome: done, failed, or withdrawn (the client left, or the "
+            "deadline passed).",
             ["state"],
             registry=registry,
         )

@@ -176,7 +176,8 @@ class TranslationTask(Task):
             remedy = "move such sets to data.test, or add pairs to data.train"
             raise DataError(f"data.valid: data.train has no pairs for {some_of(unknown)}; {remedy}")
         if missing := [name for name in trained if name not in validated]:
-            logger.warning("data.valid: no set for %s, which does not count for the best model", some_of(missing))
+            count = "this direction does not count" if len(missing) == 1 else "these directions do not count"
+            logger.warning("data.valid: no set for %s; %s for the best model", some_of(missing), count)
         if others := [name for name in known if name not in trained]:
             remedy = "add pairs with a small weight to data.train to keep them, and a set to data.valid to see it"
             logger.warning("%s: trained before but not now, so the model may forget them; %s", some_of(others), remedy)

@@ -172,6 +172,9 @@ class Glossary:
             else:
                 if len(columns) == 1 and _SEPARATOR.search(columns[0]):
                     problems.add("no tab", f"line {number}: no tab in {shown(source)}, so translations must copy it")
+                elif len(columns) > 1 and not target:
+                    why = f"no target for {shown(source)}, so translations must copy it; write = to say so"
+                    problems.add("no target", f"line {number}: {why}")
                 entry = _entry(source, forms, number, as_written)
                 key = (entry.source if entry.as_written else folded(entry.source, source_language), entry.goes_on)
                 if key in entries:

@@ -105,6 +105,8 @@ class TensorBoard:
             self._writer = SummaryWriter(str(run.folder / TENSORBOARD), purge_step=run.step + 1 if run.step else None)
         except UnicodeError as error:
             raise ValueError("it cannot write to a folder whose name is not UTF-8") from error
+        if not isinstance(threading.excepthook, _UnlessKept):
+            threading.excepthook = _UnlessKept(threading.excepthook)
         return Remote()
 
     def describe(self, run: TrackedRun) -> None:
@@ -122,6 +124,17 @@ class TensorBoard:
     def finish(self) -> None:
         """Write what is left."""
         self._writer.close()
+
+
+class _UnlessKept:
+    """A hook that shows the errors of all threads but TensorBoard's, which keeps its error for the next call."""
+
+    def __init__(self, shown: Callable[[Any], object]):
+        self._shown = shown
+
+    def __call__(self, failure: Any) -> None:
+        if not type(failure.thread).__module__.startswith("tensorboard."):
+            self._shown(failure)
 
 
 class MLflow:

@@ -6,6 +6,9 @@ import pytest
 from support.serving import models_and_keys, serving
 
 from seq2seq.cli import main
+from seq2seq.serve.glossaries import Glossaries
+from seq2seq.serve.guard import origin_of
+from seq2seq.serve.models import load
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +59,64 @@ def test_it_starts_on_other_addresses(folder):
     with serving(folder / "one", "--host", "0.0.0.0", "--open") as served:
         assert served.ask("/health", Host="anything.example").status == 200
         assert served.stop() == 0
+
+
+NAMES = {
+    "proxy.example:8080": "proxy.example",
+    "Other.Example": "other.example:8080",
+    "bücher.example": "xn--bcher-kva.example",
+    "[FE80::1]:5000": "[fe80::1]",
+}
+ORIGINS = {
+    "https://example.org/": "https://example.org",
+    "HTTPS://Upper.org:443": "https://upper.org",
+    "http://example.org:8080": "http://example.org:8080",
+    "https://bücher.example": "https://xn--bcher-kva.example",
+}
+
+
+def test_a_name_is_accepted_however_it_is_written(folder):
+    """As browsers and proxies send it: an option that can never take effect would be silent."""
+    typed = [word for name in NAMES for word in ("--allow-host", name)]
+    typed += [word for origin in ORIGINS for word in ("--cors-origin", origin)]
+    with serving(folder / "one", *typed) as served:
+        for name in NAMES.values():
+            assert served.ask("/health", Host=name).status == 200
+        for origin in ORIGINS.values():
+            answer = served.ask("/health", Origin=origin)
+            assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, origin)
+        assert served.ask("/health", Host="example").status == 403
+        assert served.ask("/health", Origin="http://example.org").status == 403
+    assert origin_of("*") == "*"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["--allow-host http://foo.org", "--allow-host foo.org/path", "--cors-origin example.org",
+     "--cors-origin https://example.org/page", "--cors-origin https://", "--cors-origin null"],
+)  # fmt: skip
+def test_a_name_that_no_request_can_have_is_refused(folder, monkeypatch, capsys, typed):
+    monkeypatch.chdir(folder)
+    assert main(["serve", "one", "--port", "0", *typed.split()]) == 2
+    message = capsys.readouterr().err
+    assert typed in message
+    assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("terms.tsv", "glossary terms: for every request without one"),
+        ("en-de=terms.tsv", "glossary en-de: for requests of en-de without one"),
+        ("en_de=terms.tsv", "glossary en_de: for requests of en-de without one"),
+        ("de-en=terms.tsv", "glossary de-en: for requests that name it"),
+        ("en-ed=terms.tsv", "glossary en-ed: for requests that name it"),
+    ],
+)
+def test_the_log_says_to_what_a_glossary_applies(folder, monkeypatch, caplog, given, told):
+    """A name with a mistake is that of no direction; its terms would be missing everywhere without a word."""
+    monkeypatch.chdir(folder)
+    (folder / "terms.tsv").write_text("man\tMann\n")
+    with caplog.at_level("INFO"):
+        Glossaries.read([given]).fitting(load([folder / "one"], {}, {}, None))
+    assert told in caplog.messages

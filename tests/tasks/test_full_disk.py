@@ -129,6 +129,30 @@ def test_a_limit_on_the_size_of_files_costs_nothing(whole, tmp_path):
     run_out_of_room(corpus(tmp_path / "short"), whole, SmallFiles())
 
 
+def test_a_full_disk_shows_no_error_of_a_thread(tmp_path):
+    """TensorBoard writes in a thread of its own, which keeps its error for the next call and would also print it."""
+    program = """
+import resource, sys, time
+from pathlib import Path
+from seq2seq.training.trackers import TensorBoard, TrackedRun
+board = TensorBoard()
+board.start(TrackedRun(Path(sys.argv[1]), 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+try:
+    for step in range(1000):
+        board.scalars(step, {"loss": 1.0})
+        board._writer.flush()
+except OSError:
+    print("told")
+threading_still_tells = __import__("threading").Thread(target=lambda: 1 / 0)
+threading_still_tells.start()
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout == "told\n", done.stderr
+    assert done.stderr.count("Traceback") == 1
+    assert "ZeroDivisionError" in done.stderr
+
+
 if __name__ == "__main__":
     subprocess.run([*MOUNT, str(Path(sys.argv[1]) / "runs")], check=True)
     run_out_of_room(Path(sys.argv[1]), Path(sys.argv[2]), SmallDisk(int(sys.argv[3])))

@@ -168,7 +168,7 @@ def test_a_dry_run_has_a_line_for_each_direction(run, monkeypatch, capfd):
     assert re.match(r"en-fr: 2 pairs, 0\.\d+ % of all, 3\d(\.\d)? % of an epoch, each seen \d+ times; unknown", shown)
     assert "1 texts contain the tag of a language, which is read as text" in lines
     assert re.search(r"en-fr: each pair is seen \d+ times an epoch; lower data.temperature", err)
-    assert "data.valid: no set for en-de, de-en, which does not count for the best model" in err
+    assert "data.valid: no set for en-de, de-en; these directions do not count for the best model" in err
 
 
 def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):

@@ -66,12 +66,13 @@ def test_a_form_that_is_also_forbidden_is_told(tmp_path):
 
 def test_what_is_doubtful_is_told_but_not_for_ever(tmp_path):
     path = tmp_path / "terms.tsv"
-    lines = ["station   Haltestelle", "dog;Hund", "Firefox", "cat\tKatze", "CAT\tKater", "cat\tKätzchen"]
+    lines = ["station   Haltestelle", "dog;Hund", "Firefox", "cat\tKatze", "CAT\tKater", "cat\tKätzchen", "bird\t"]
     path.write_text("\ufeff" + "\n".join(lines) + "\n", encoding="utf-8")
     problems = Glossary.read(path).problems
-    assert [problem.split(":")[0] for problem in problems] == ["line 1", "line 2", "line 6"]
+    assert [problem.split(":")[0] for problem in problems] == ["line 1", "line 2", "line 6", "line 7"]
     assert "no tab in 'station Haltestelle'" in problems[0]
     assert "already in line 4" in problems[2]
+    assert "no target for 'bird', so translations must copy it" in problems[3]
     path.write_text("".join(f"two words {number}\n" for number in range(500)), encoding="utf-8")
     problems = Glossary.read(str(path)).problems
     assert len(problems) == MOST_TOLD + 1

@@ -65,4 +65,6 @@ def described(pair: PairSentences) -> str:
         return ""
     lines = [f"{sentence.line:,}" for sentence in (*pair.won[:3], *pair.lost[:3])]
     noun = counted(pair.num_different, "line")
-    return f"{pair.first} - {pair.second}: {noun} differ{'s' * (pair.num_different == 1)}; most: {', '.join(lines)}"
+    differ = "differs" if pair.num_different == 1 else "differ"
+    which = "line" if len(lines) == 1 else "most strongly lines"
+    return f"{pair.first} - {pair.second}: {noun} {differ}: {which} {', '.join(lines)}"
