@@ -171,7 +171,11 @@ def damage_named(path: Path) -> Iterator[None]:
     check_regular(path)
     try:
         yield
-    except (OSError, SafetensorError, ValueError) as error:
+    except FileNotFoundError as error:
+        raise DamagedFile(f"{path.name} is missing") from error
+    except OSError as error:
+        raise DamagedFile(f"{path.name} cannot be read ({reason(error)})") from error
+    except (SafetensorError, ValueError) as error:
         raise DamagedFile(f"{path.name} is not a whole safetensors file ({reason(error)})") from error
 
 

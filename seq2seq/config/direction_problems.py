@@ -57,8 +57,10 @@ def _of_one_direction(config: Config, sources: Mapping[str, SourceConfig]) -> It
     if config.training.best_of != "mean":
         yield f"training.best_of: {config.training.best_of} needs languages"
     for key, source in sources.items():
-        if source.both_ways or source.from_column is not None or source.to_column is not None:
-            yield f"{key}: both_ways, from_column and to_column need languages, with the languages of both sides"
+        keys = {"both_ways": source.both_ways, "from_column": source.from_column, "to_column": source.to_column}
+        if given := [name for name, value in keys.items() if value]:
+            need = "need" if len(given) > 1 else "needs"
+            yield f"{key}: {' and '.join(given)} {need} several directions; name the languages of both in languages"
         for name, given, own in (
             ("from", source.from_, config.source_language),
             ("to", source.to, config.target_language),

@@ -19,12 +19,7 @@ from seq2seq.interop.m2m import ABSENT, SEGMENTER
 from seq2seq.interop.m2m_settings import LANGUAGE_CODES, M2M, TOKENIZERS
 from seq2seq.interop.m2m_weights import tensor_table
 from seq2seq.interop.marian import CONFIG, GENERATION, TOKENIZER
-from seq2seq.interop.marian_settings import (
-    ACTIVATIONS,
-    SpecialIds,
-    generation_values,
-    model_values,
-)
+from seq2seq.interop.marian_settings import SpecialIds, family_obstacles, generation_values, model_values
 from seq2seq.interop.marian_weights import OUR_SOURCE, SHARED
 from seq2seq.tensors import write_tensors
 from seq2seq.text.marian_tokenizer import EOS, PAD, UNK, VOCABULARY_FILE
@@ -38,15 +33,7 @@ FIRST = (BOS, PAD, EOS, UNK)
 def m2m_obstacles(config: ModelConfig, tokenizers: TokenizerPair) -> list[str]:
     """Return each reason why a model cannot be written as an M2M-100 folder; the list is empty if it can."""
     fixed = {**M2M.fixed, "tied_embeddings": "all", "output_bias": False}
-    obstacles = [
-        f"{key} {getattr(config, key)} (M2M-100: {value})"
-        for key, value in fixed.items()
-        if getattr(config, key) != value
-    ]
-    if config.activation not in ACTIVATIONS.values():
-        obstacles.append(f"activation {config.activation} (M2M-100: relu, gelu, silu)")
-    if config.head_width * config.num_heads != config.d_model:
-        obstacles.append(f"head_dim {config.head_dim} (M2M-100: d_model / num_heads)")
+    obstacles = list(family_obstacles(config, fixed, "M2M-100"))
     if not isinstance(tokenizers, MultilingualTokenizerPair):
         return [*obstacles, "a tokenizer without the language tags of M2M-100"]
     kind, tagging = TOKENIZERS[NAME], tokenizers.source.tagging

@@ -186,13 +186,20 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
 
 def model_obstacles(config: ModelConfig) -> Iterator[str]:
     """Yield each reason why a Marian folder cannot hold a model."""
-    for key, value in FIXED.items():
+    yield from family_obstacles(config, FIXED, "Marian")
+
+
+def family_obstacles(config: ModelConfig, fixed: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Yield each setting of a model that a family, whose `fixed` settings are these, cannot express."""
+    for key, value in fixed.items():
+        if key.startswith("position_") and config.positions != fixed["positions"]:
+            continue  # a detail of the positions that the model does not have
         if getattr(config, key) != value:
-            yield f"{key} {getattr(config, key)} (Marian: {value})"
+            yield f"{key} {getattr(config, key)} ({name}: {value})"
     if config.activation not in ACTIVATIONS.values():
-        yield f"activation {config.activation} (Marian: relu, gelu, silu)"
+        yield f"activation {config.activation} ({name}: relu, gelu, silu)"
     if config.head_width * config.num_heads != config.d_model:
-        yield f"head_dim {config.head_dim} (Marian: d_model / num_heads)"
+        yield f"head_dim {config.head_dim} ({name}: d_model / num_heads)"
 
 
 def model_values(config: ModelConfig, source_size: int, target_size: int, ids: SpecialIds) -> dict[str, Any]:

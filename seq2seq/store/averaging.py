@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seq2seq import atomic
 from seq2seq.config.description import FREE_MODEL_KEYS, ModelDescription, joined_licences
-from seq2seq.errors import ModelError, UserError, shown
+from seq2seq.errors import ModelError, UserError, counted, shown
 from seq2seq.languages import check_direction
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
 from seq2seq.store.finding import name_in_run
@@ -85,7 +85,8 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
 
 def _checked(weights: Sequence[float], count: int) -> Sequence[float]:
     if len(weights) != count:
-        raise UserError(f"--weights has {len(weights)}, and there are {count} models; give one per model, in order")
+        given, models = counted(len(weights), "weight"), counted(count, "model")
+        raise UserError(f"--weights: {given} for {models}; give one per model, in order")
     shown = ",".join(f"{weight:g}" for weight in weights)
     if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not sum(weights):
         raise UserError(f"weights {shown}: give numbers that are not negative, at least one of them above 0")

@@ -194,8 +194,9 @@ def _in_directions_of(config: Config, initial: LoadedModel) -> LoadedModel:
         return initial
     wanted = config.languages  # earlier versions gave some languages other tags, which the model keeps
     if (own.source, own.target, own.tags) != (wanted.source, wanted.target, wanted.tags):
-        ways = "write its languages and tags, or train one direction with source_language and target_language"
-        raise ConfigError("config", [f"languages: the model of training.init_from has others; {ways}"])
+        sides = f"source: [{', '.join(own.source)}], target: [{', '.join(own.target)}], tags: {own.tags}"
+        ways = "write them so, or train one direction with source_language and target_language"
+        raise ConfigError("config", [f"languages: the model of training.init_from has {{{sides}}}; {ways}"])
     return initial
 
 
@@ -222,7 +223,10 @@ def _check_names(languages: LanguagesConfig, tokenizers: TokenizerPair) -> None:
         UserError: it does not have a language, or names it in another way.
     """
     if languages.tags != "decoder":
-        raise ConfigError("config", ["languages.tags: the model of training.init_from needs tags: decoder"])
+        problem = (
+            f"languages.tags: {languages.tags} is not what the model of training.init_from has; write tags: decoder"
+        )
+        raise ConfigError("config", [problem])
     if not tokenizers.tags_come_first:
         ways = "train one direction with source_language and target_language"
         raise ConfigError("config", [f"languages: the model of training.init_from has tags at the end; {ways}"])

@@ -52,7 +52,12 @@ class AddedPiece:
     count: int
     """How often it occurs in the texts, segmented with all new pieces."""
     made_of: tuple[str, ...]
-    """The old pieces that spelled it."""
+    """The old pieces that spelled it; itself for a character without one."""
+
+    @property
+    def old_spelling(self) -> str:
+        """The old pieces, in words."""
+        return "no piece before" if self.made_of == (self.piece,) else " ".join(self.made_of)
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,9 @@ class Extended:
         lines = [
             f"added: {counted(characters, 'character')} and {counted(len(self.pieces) - characters, 'longer piece')}"
         ]
-        first = sorted(self.pieces, key=lambda added: -added.count)[:SHOWN_PIECES]
-        lines += [f"  {added.piece} {counted(added.count, 'time')} ({' '.join(added.made_of)})" for added in first]
+        used = [added for added in self.pieces if added.count]  # others are steps to longer pieces
+        first = sorted(used, key=lambda added: -added.count)[:SHOWN_PIECES]
+        lines += [f"  {added.piece} {counted(added.count, 'time')} ({added.old_spelling})" for added in first]
         more = len(self.pieces) - len(first)
         lines += [f"  and {more:,} more, in {TABLE}"] if more else []
         return [
@@ -121,8 +127,9 @@ def extended(tokenizers: TokenizerPair, texts: Sequence[Sequence[str]], count: i
     lines = [[normalized(text).strip() for text in own] for own in texts]
     scores = [_learn(reader, own, count) for reader, own in zip(readers, lines, strict=True)]
     larger = tokenizers.with_pieces(scores[0], scores[-1])
+    once = _without_later(lines) if tokenizers.shared else lines
     before, after = (
-        [_counts(reader, own) for reader, own in zip(sides, lines, strict=True)]
+        [_counts(reader, own) for reader, own in zip(sides, once, strict=True)]
         for sides in (readers, distinct_readers(larger))
     )
     total = sum(after, Counter())
@@ -132,9 +139,16 @@ def extended(tokenizers: TokenizerPair, texts: Sequence[Sequence[str]], count: i
         segmenters, known = [Segmenter(side.model_bytes) for side in sides], reader.vocabulary
         made_of = {piece: tuple(split_best(piece, segmenters, known)) for piece in own if piece not in known}
         pieces |= {piece: AddedPiece(piece, total[piece], parts) for piece, parts in made_of.items()}
-    unknown = sum(_words(reader, own).unknown.total() for reader, own in zip(readers, lines, strict=True))
+    unknown = sum(_words(reader, own).unknown.total() for reader, own in zip(readers, once, strict=True))
     tokens = sum(map(Counter.total, before)), sum(map(Counter.total, after))
     return Extended(larger, tuple(pieces.values()), after[-1], unknown, tokens, any(scores))
+
+
+def _without_later(texts: Sequence[list[str]]) -> list[list[str]]:
+    """Return the texts of each reader without those that a later one reads too: both learn from them, and the figures
+    count them once. The last reader, that of the target, keeps all."""
+    last = set(texts[-1])
+    return [*([text for text in own if text not in last] for own in texts[:-1]), list(texts[-1])]
 
 
 def _learn(reader: Tokenizer, lines: Sequence[str], count: int) -> dict[str, float]:

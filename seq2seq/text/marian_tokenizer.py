@@ -254,7 +254,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     try:
         vocabulary = read_object(path, LARGEST_FILE)
     except DamagedFile as error:
-        remedy = "copy the folder again (a Marian model numbers its pieces there)"
+        remedy = "copy the folder again (the model numbers its pieces there)"
         raise ModelError(f"{path.parent}: {error}; {remedy}") from error
     if any(type(id_) is not int for id_ in vocabulary.values()) or any(map(SURROGATES.search, vocabulary)):
         raise ModelError(f"{path}: not a JSON object of pieces and their ids; copy the folder again")

@@ -161,7 +161,7 @@ def test_a_reverse_direction_needs_its_languages_on_their_sides(source, target, 
         ("{source: a, target: b, from: en, to: fr}",
          "data.train.to: fr is not the language of this config (de); for several, set languages"),
         ("{source: a, target: b, both_ways: true}",
-         "data.train: both_ways, from_column and to_column need languages, with the languages of both sides"),
+         "data.train: both_ways needs several directions; name the languages of both in languages"),
     ],
 )  # fmt: skip
 def test_keys_of_directions_need_languages(entry, message):

@@ -162,7 +162,7 @@ def test_a_mixture_is_linear_and_its_ends_are_the_models(folder, capfd):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["runs/old", "runs/tune", "--weights", "0.5"], "has 1, and there are 2 models; give one per model"),
+        (["runs/old", "runs/tune", "--weights", "0.5"], "1 weight for 2 models; give one per model"),
         (["runs/old", "runs/tune", "--weights", "0,0"], "above 0"),
         (["runs/old", "runs/tune", "--weights", "1,-1"], "not negative"),
         (["runs/old", "runs/tune", "--weights", "nan,1"], "not negative"),

@@ -145,7 +145,11 @@ def test_a_model_of_another_toolkit_may_know_directions_that_no_run_has_trained(
 @pytest.mark.parametrize(
     ("family", "change", "words"),
     [
-        ("nllb", ("tags: decoder", "tags: source"), "languages.tags: the model of training.init_from needs tags: dec"),
+        (
+            "nllb",
+            ("tags: decoder", "tags: source"),
+            "languages.tags: source is not what the model of training.init_from has",
+        ),
         ("nllb", ("eng_Latn", "en"), "the model of training.init_from names en eng_Latn"),
         ("nllb", ("[eng_Latn, deu_Latn],", "[eng_Latn, deu_Latn, tlh],"), "tlh: not a language of the model"),
         ("mbart25", ("", ""), "has tags at the end; train one direction with source_language"),

@@ -354,3 +354,19 @@ def test_the_order_of_corpora_does_not_decide_what_is_learned(order, tmp_path, c
     typed = [part for name in ("large", "small")[::order] for part in ("--corpus", tmp_path / name)]
     report = run(tmp_path, "extend", *typed, "--pieces", 0, capsys=capsys)
     assert {added["piece"] for added in report["pieces"]} == {"ね", "こ"}
+
+
+def test_a_corpus_that_two_segmenters_read_is_counted_once():
+    """As in OPUS-MT, whose sides have segmenters of their own over one table of ids."""
+    models = [sentencepiece_model(tuple(texts), 80, "unigram") for texts in (TEXTS, TEXTS[::-1])]
+    pieces = {piece for model in models for piece in Tokenizer(model).vocabulary} - {"<unk>", "<s>", "</s>"}
+    table = {piece: id_ for id_, piece in enumerate(["</s>", "<unk>", *sorted(pieces), "<pad>"])}
+    pair = MarianTokenizerPair(*(MarianTokenizer(model, table) for model in models))
+    lines = ["ねこ いぬ", "ねこ"] * 3
+    both, once = extended(pair, [lines, lines], 5), extended(pair, [[], lines], 5)
+    assert both.unknown == once.unknown == 3 * len("ねこいぬねこ")
+    assert both.tokens == once.tokens
+    assert {one.piece: one.count for one in both.pieces} == {one.piece: one.count for one in once.pieces}
+    shown = [line for line in both.lines_of_report() if " time" in line]
+    assert not any(" 0 times" in line for line in shown)
+    assert "no piece before" in " ".join(shown)
