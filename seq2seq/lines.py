@@ -68,6 +68,13 @@ _OTHER_BOMS = {
 _MIN_BYTES = 24  # to recognise an encoding without a byte order mark
 
 
+class UnequalPrefixes(DataError):
+    """The numbers of prefixes and lines differ."""
+
+    def __init__(self, prefixes: int, lines: str):
+        super().__init__(f"prefixes: {prefixes:,}, lines: {lines}; give one prefix for each line, empty for none")
+
+
 def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO:
     """Open a plain or gzip text file for reading bytes, after `offset` bytes of (decompressed) text.
 

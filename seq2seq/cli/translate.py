@@ -260,8 +260,14 @@ def _pipeline(
 def _translations(
     pipeline: "Pipeline", lines: _Input, prefixes: "Iterator[str] | None", kinds: list[str]
 ) -> "Iterator[list[Translation]]":
+    from seq2seq.lines import UnequalPrefixes
+
     if lines.kind == "text":
-        yield from pipeline.translate_stream(lines.batches, prefixes, kinds)
+        try:
+            yield from pipeline.translate_stream(lines.batches, prefixes, kinds)
+        except UnequalPrefixes as error:
+            path = click.get_current_context().params["prefix_file"]
+            raise DataError(f"{path}: {error}") from error
         return
     from seq2seq.markup.translation import BadDocument
 

@@ -65,16 +65,14 @@ class _Draft:
         """The source with its tag, as the model reads it."""
         return self.tag + self.source
 
-    def missing(self) -> list[Match]:
-        """Return the terms that the translation lacks and that can still be tried.
+    def places(self) -> list[Span | None]:
+        """Return the place of each term in the translation; each occurrence of a form counts for one match only."""
+        return places(self.matches, self.text)
 
-        Each occurrence of a form counts for one match only.
-        """
-        return [
-            match
-            for match, place in zip(self.matches, places(self.matches, self.text), strict=True)
-            if place is None and match.span not in self.given_up
-        ]
+    def missing(self) -> list[Match]:
+        """Return the terms that the translation lacks and that can still be tried."""
+        found = zip(self.matches, self.places(), strict=True)
+        return [match for match, place in found if place is None and match.span not in self.given_up]
 
 
 class GlossaryTranslator:
@@ -171,7 +169,8 @@ class GlossaryTranslator:
         details = self.aligner.align([(part.tagged, part.text) for part in parts])
         tries = [(part, part.missing()[0]) for part in parts]
         runs = [
-            _run(match, whole.without_begin(len(part.tag))) for (part, match), whole in zip(tries, details, strict=True)
+            _run(match, whole.without_begin(len(part.tag)), [place for place in part.places() if place is not None])
+            for (part, match), whole in zip(tries, details, strict=True)
         ]
         cuts = [
             (index, match, before)
@@ -237,7 +236,7 @@ class GlossaryTranslator:
             text += part.text
             is_copied = before.is_copied and part.text == part.source
             spans.append(PartSpans(before.source, (begin, len(text)), is_copied, part.flags))
-            for match, place in zip(part.matches, places(part.matches, part.text), strict=True):
+            for match, place in zip(part.matches, part.places(), strict=True):
                 status: Status = "missing" if place is None else "forced" if match.span in part.forced else "kept"
                 target = place and (place[0] + begin, place[1] + begin)
                 source = match.span[0] + before.source[0], match.span[1] + before.source[0]
@@ -311,14 +310,16 @@ def _times(text: Searchable, words: str, forms: Sequence[str]) -> int:
     )
 
 
-def _run(match: Match, details: Alignment) -> list[Span]:
+def _run(match: Match, details: Alignment, taken: Sequence[Span]) -> list[Span]:
     """Return the target words in the place of a term: consecutive partners around its most certain partner.
 
-    Without a partner, this is an empty span at which the term should be inserted.
+    Words of other terms (`taken`) are partners only if there are no others. Without a partner, this is an empty span at
+    which the term should be inserted.
     """
     begin, end = match.span
     words = [word.span for word in details.words]
     links = [link for link in details.links if link.source[0] < end and link.source[1] > begin]
+    links = [link for link in links if not any(_overlap(link.target, other) for other in taken)] or links
     if not links:
         before = sum(1 for span in details.source_words if span[1] <= begin)
         place = words[before][0] if before < len(words) else details.target[1]
@@ -330,6 +331,10 @@ def _run(match: Match, details: Alignment) -> list[Span]:
     while last + 1 in partners:
         last += 1
     return words[first : last + 1]
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
 
 
 def _after(text: str, run: Sequence[Span]) -> str:

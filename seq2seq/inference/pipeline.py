@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from seq2seq.errors import UserError, shown
 from seq2seq.inference.overlap import Work, finish, side_by_side
 from seq2seq.inference.translation import Translation
-from seq2seq.inference.translator import Translator, unequal
+from seq2seq.inference.translator import Translator
+from seq2seq.lines import UnequalPrefixes
 from seq2seq.text.alignment import KINDS
 
 if TYPE_CHECKING:
@@ -180,11 +181,11 @@ class Pipeline:
         for lines in batches:
             begins = None if prefixes is None else list(islice(prefixes, len(lines)))
             if begins is not None and len(begins) < len(lines):
-                raise unequal(count + len(begins), f"more than {count + len(begins):,}")
+                raise UnequalPrefixes(count + len(begins), f"more than {count + len(begins):,}")
             yield self._work(lines, begins, count, details)
             count += len(lines)
         if prefixes is not None and (extra := sum(1 for _ in prefixes)):
-            raise unequal(count + extra, f"{count:,}")
+            raise UnequalPrefixes(count + extra, f"{count:,}")
 
     def _check_aligner(self, details: Collection[str], form: str) -> None:
         if unknown := [name for name in details if name not in KINDS]:

@@ -22,7 +22,7 @@ from seq2seq.inference.engine import Engine, EngineName, override_search
 from seq2seq.inference.overlap import Work, finish
 from seq2seq.inference.prefixes import Prefix, Prefixes
 from seq2seq.inference.translation import Alternative, PartSpans, Translation, join
-from seq2seq.lines import as_one_line, checked_texts, first_of_each
+from seq2seq.lines import UnequalPrefixes, as_one_line, checked_texts, first_of_each
 from seq2seq.search.base import Hypothesis, Sentence
 from seq2seq.store.direction import choices, directed, zero_shot
 from seq2seq.text.direction import Direction
@@ -232,7 +232,7 @@ class Translator:
         lines = checked_texts(lines, "translate")
         prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):
-            raise unequal(len(prefixes), f"{len(lines):,}")
+            raise UnequalPrefixes(len(prefixes), f"{len(lines):,}")
         begun = [
             self._prefix(text, first_line + number, has_whole_prefixes) for number, text in enumerate(prefixes or ())
         ]
@@ -393,8 +393,3 @@ def _hopeless_lines(requests: Sequence[_Request], answers: Sequence[Translation]
         Counter(line for line, _ in flags),
     )
     return {line for line, count in flagged.items() if 2 * count > num_parts[line] >= MANY_PARTS}
-
-
-def unequal(prefixes: int, lines: str) -> DataError:
-    """Return the error that the numbers of prefixes and lines differ."""
-    return DataError(f"prefixes: {prefixes:,}, lines: {lines}; give one prefix for each line, empty for none")

@@ -191,7 +191,8 @@ def _check(text: str) -> None:
         if number == len(lines) and column > len(lines[-1]):  # at `end`
             column = len(lines[-1]) + 1
             words = f"<{opened[-1]}> is not closed" if len(opened) > bool(root) else words
-        raise DataError(f"not well-formed XML: {words}, line {number}, column {column}") from error
+        place = f"line {number}, column {column}" if len(lines) > 1 else f"column {column}"
+        raise DataError(f"not well-formed XML: {words}, {place}") from error
 
 
 def _unused(text: str) -> str:
