@@ -35,7 +35,7 @@ class _Named(click.Path):
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         if is_standard(value) or descriptor_of(Path(value)) is not None:
-            self.fail("this cannot be written to an open stream; give the name of a file", parameter, context)
+            self.fail("this cannot be written to standard output or another stream; give a name", parameter, context)
         return super().convert(value, parameter, context)
 
 

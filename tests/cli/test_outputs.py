@@ -72,7 +72,7 @@ def test_a_stream_under_another_name_keeps_what_is_in_its_file(tmp_path, typed, 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/2"])
 def test_what_needs_a_name_of_its_own_is_written_to_no_stream(capsys, typed, name):
     assert main([*typed, "-o", name]) == 2
-    assert "this cannot be written to an open stream; give the name of a file" in capsys.readouterr().err
+    assert "this cannot be written to standard output or another stream; give a name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
