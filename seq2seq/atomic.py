@@ -62,14 +62,14 @@ def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
 
 
 def check_new(output: Path) -> None:
-    """Refuse an output folder that exists and is not empty, or lies in a model, before the work for it begins.
+    """Refuse an output folder that exists and is not empty, or that training would delete, before the work begins.
 
     Raises:
-        ModelError: it exists, or would be lost when training or `s2s tune` replaces the model.
+        ModelError: it exists, or is in a folder that training replaces as a whole: `best`, or one of `checkpoints`.
     """
-    parents = output.resolve().parents
-    if model := next((parent for parent in parents if (parent / "model.safetensors").is_file()), None):
-        raise ModelError(f"{output}: lies in the model folder {model}, which is replaced as a whole; name another one")
+    for parent in output.resolve().parents:
+        if (parent.name == "best" or parent.parent.name == "checkpoints") and (parent / "model.safetensors").is_file():
+            raise ModelError(f"{output}: in {parent}, which training replaces as a whole; name another folder")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ModelError(f"{output}: exists already; name a new folder with -o")
 

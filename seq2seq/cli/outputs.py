@@ -102,8 +102,13 @@ def descriptor_of(path: Path) -> int | None:
 
 
 def _check_folder(output: Path) -> None:
-    folder = output.resolve().parent
-    if descriptor_of(output) is not None or _is_special(output):
+    folder, descriptor = output.resolve().parent, descriptor_of(output)
+    if descriptor is not None:
+        try:
+            os.fstat(descriptor)
+        except OSError as error:
+            raise DataError(f"{output}: not an open stream; name another one, or a file") from error
+    if descriptor is not None or _is_special(output):
         return
     if not folder.is_dir():
         raise DataError(f"{output}: there is no folder {output.parent}; create it first")

@@ -80,9 +80,13 @@ class Glossaries:
             raise UserError(f"{without.name} cannot use a glossary: {without.unexplained}; or leave out --glossary")
         for name in self.named:
             pairs = [direction_name((one.source, one.target)) for one in directions.get(name, ())]
-            kind = "every request" if name in defaults else f"requests of {some_of(list(dict.fromkeys(pairs)))}"
-            is_used = name in defaults or pairs
-            logger.info("glossary %s: for %s", name, f"{kind} without one" if is_used else "requests that name it")
+            if name in defaults:
+                which = "every request that names no glossary"
+            elif pairs:
+                which = f"requests of {some_of(list(dict.fromkeys(pairs)))} that name no glossary"
+            else:
+                which = "requests that name it"
+            logger.info("glossary %s: for %s", name, which)
         return replace(self, default_names=defaults, directions=directions)
 
     def of_direction(self, model: ServedTranslator) -> list[str]:

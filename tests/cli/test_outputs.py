@@ -149,8 +149,16 @@ def test_an_error_names_what_the_user_named(tmp_path, write):
 @pytest.mark.parametrize(
     "typed", ["average model", "tune model --source text --reference text", "convert model --to marian"]
 )
-def test_no_model_is_written_into_a_model(shelf, capsys, typed):
-    """It would be lost when the model is replaced as a whole."""
-    assert main([*typed.split(), "-o", "model/inside/new"]) == 2
-    assert f"model/inside/new: lies in the model folder {shelf / 'model'}" in capsys.readouterr().err
-    assert not Path("model/inside").exists()
+@pytest.mark.parametrize("place", ["run/best", "run/checkpoints/step_1"])
+def test_no_model_is_written_where_training_would_delete_it(shelf, capsys, typed, place):
+    if not Path(place).exists():
+        save(shelf / place)
+    assert main([*typed.split(), "-o", f"{place}/inside/new"]) == 2
+    assert f"{place}/inside/new: in {shelf / place}, which training replaces as a whole" in capsys.readouterr().err
+    assert not Path(f"{place}/inside").exists()
+
+
+def test_a_stream_that_is_not_open_is_one_line(capsys):
+    assert main(["translate", "model", "-i", "text", "-o", "/dev/fd/987"]) in (1, 2)
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "engine: " not in line]
+    assert "/dev/fd/987: not an open stream" in line

@@ -106,9 +106,9 @@ def test_a_name_that_no_request_can_have_is_refused(folder, monkeypatch, capsys,
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("terms.tsv", "glossary terms: for every request without one"),
-        ("en-de=terms.tsv", "glossary en-de: for requests of en-de without one"),
-        ("en_de=terms.tsv", "glossary en_de: for requests of en-de without one"),
+        ("terms.tsv", "glossary terms: for every request that names no glossary"),
+        ("en-de=terms.tsv", "glossary en-de: for requests of en-de that name no glossary"),
+        ("en_de=terms.tsv", "glossary en_de: for requests of en-de that name no glossary"),
         ("de-en=terms.tsv", "glossary de-en: for requests that name it"),
         ("en-ed=terms.tsv", "glossary en-ed: for requests that name it"),
     ],
