@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from seq2seq.errors import ModelError, RunError
+from seq2seq.errors import RunError
 
 try:
     import fcntl
@@ -59,19 +59,6 @@ def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
         for path in (*temporary.rglob("*"), temporary):
             sync(path)
         _swap(temporary, target)
-
-
-def check_new(output: Path) -> None:
-    """Refuse an output folder that exists and is not empty, or that training would delete, before the work begins.
-
-    Raises:
-        ModelError: it exists, or is in a folder that training replaces as a whole: `best`, or one of `checkpoints`.
-    """
-    for parent in output.resolve().parents:
-        if (parent.name == "best" or parent.parent.name == "checkpoints") and (parent / "model.safetensors").is_file():
-            raise ModelError(f"{output}: in {parent}, which training replaces as a whole; name another folder")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ModelError(f"{output}: exists already; name a new folder with -o")
 
 
 @contextlib.contextmanager

@@ -102,13 +102,14 @@ def descriptor_of(path: Path) -> int | None:
 
 
 def _check_folder(output: Path) -> None:
-    folder, descriptor = output.resolve().parent, descriptor_of(output)
-    if descriptor is not None:
+    if (descriptor := descriptor_of(output)) is not None:
         try:
             os.fstat(descriptor)
         except OSError as error:
             raise DataError(f"{output}: not an open stream; name another one, or a file") from error
-    if descriptor is not None or _is_special(output):
+        return
+    folder = output.resolve().parent
+    if _is_special(output):
         return
     if not folder.is_dir():
         raise DataError(f"{output}: there is no folder {output.parent}; create it first")

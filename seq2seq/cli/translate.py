@@ -17,7 +17,7 @@ from seq2seq.cli.commands import Command
 from seq2seq.cli.outputs import check_output, open_output
 from seq2seq.config import ranges
 from seq2seq.errors import DataError, did_you_mean, reason, shown
-from seq2seq.lines import DAMAGE, text_bytes
+from seq2seq.lines import DAMAGE, UnequalPrefixes, text_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -260,8 +260,6 @@ def _pipeline(
 def _translations(
     pipeline: "Pipeline", lines: _Input, prefixes: "Iterator[str] | None", kinds: list[str]
 ) -> "Iterator[list[Translation]]":
-    from seq2seq.lines import UnequalPrefixes
-
     if lines.kind == "text":
         try:
             yield from pipeline.translate_stream(lines.batches, prefixes, kinds)

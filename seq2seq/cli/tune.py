@@ -17,6 +17,7 @@ from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.errors import DataError, ModelError, typed
 from seq2seq.lines import aligned, check_counts, read_lines, shown_json
+from seq2seq.store.finding import check_new
 
 if TYPE_CHECKING:
     from seq2seq.config.corpora import SourceConfig
@@ -118,7 +119,7 @@ def _writable(model: Path | None, output: Path | None) -> Path:
         ModelError: there is no such model, or the result cannot be written.
     """
     if output is not None:
-        atomic.check_new(output)
+        check_new(output)
     folder = options.chosen_model(model, "translation")
     if output is None and model is not None and not model.exists():
         raise ModelError(f"{model}: a model in the cache of the hub; write the tuned model to another folder with -o")

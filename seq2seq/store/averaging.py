@@ -12,12 +12,11 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seq2seq import atomic
 from seq2seq.config.description import FREE_MODEL_KEYS, ModelDescription, joined_licences
 from seq2seq.errors import ModelError, UserError, counted, shown
 from seq2seq.languages import check_direction
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
-from seq2seq.store.finding import name_in_run
+from seq2seq.store.finding import check_new, name_in_run
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.tensors import average, mismatch
@@ -65,7 +64,7 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
             direction or labels; or `output` exists and is not an empty folder.
     """
     weights = _checked([1.0] * len(paths) if weights is None else weights, len(paths))
-    atomic.check_new(output)
+    check_new(output)
     first, *others = members = [_Member.load(path) for path in paths]
     for other in others:
         check_direction(other.path, other.languages, first.path, first.languages, "average models of one direction")

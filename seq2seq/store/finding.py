@@ -12,6 +12,19 @@ CONFIG, GENERATION, EXPORTED = "config.json", "generation_config.json", "seq2seq
 BEST, RUN_CONFIG, RUN_METRICS = "best", "config.yaml", "metrics.jsonl"
 
 
+def check_new(output: Path) -> None:
+    """Refuse an output folder that exists and is not empty, or that training would delete, before the work begins.
+
+    Raises:
+        ModelError: it exists, or is in a folder that training replaces as a whole: `best`, or one of `checkpoints`.
+    """
+    for parent in output.resolve().parents:
+        if (parent.name == BEST or parent.parent.name == "checkpoints") and (parent / "model.safetensors").is_file():
+            raise ModelError(f"{output}: in {parent}, which training replaces as a whole; name another folder")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ModelError(f"{output}: exists already; name a new folder with -o")
+
+
 def find_model(path: str | Path | None, task: str | None = None) -> Path:
     """Return the model folder of MODEL.
 

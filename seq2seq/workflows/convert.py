@@ -31,7 +31,7 @@ from seq2seq.interop.m2m_export import absent_languages, m2m_obstacles, write_m2
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.languages import own_code
 from seq2seq.store.direction import has_tag, one_direction
-from seq2seq.store.finding import CONFIG, find_model
+from seq2seq.store.finding import CONFIG, check_new, find_model
 from seq2seq.store.model_card import front_matter, short_card
 from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_foreign, load_model, save_model
 from seq2seq.text.direction import UNNAMED, Direction
@@ -52,7 +52,7 @@ def import_foreign(folder: Path, output: Path, torch_file: bool = False, kind: s
     Raises:
         ModelError: it cannot be read, is of another kind, or `output` exists already.
     """
-    atomic.check_new(output)
+    check_new(output)
     loaded = load_foreign(_foreign_folder(folder, torch_file), torch_file, KINDS[kind])
     origin = f"Converted from the folder `{folder.name}` of transformers ({kind})."
     card = short_card(loaded.description, output.name, [origin], loaded.tokenizers.needed)
@@ -80,7 +80,7 @@ def export_marian(model: Path, output: Path) -> Path:
         ModelError: Marian cannot express the model (the message names each obstacle), or `output` exists already.
         RunError: the folder that was read back differs from the model.
     """
-    atomic.check_new(output)
+    check_new(output)
     loaded = _load_translation(model)
     description, tokenizers = loaded.description, loaded.tokenizers
     if obstacles := marian_obstacles(description.model, tokenizers):
@@ -112,7 +112,7 @@ def export_m2m(model: Path, output: Path) -> Path:
         ModelError: M2M-100 cannot express the model (the message names each obstacle), or `output` exists already.
         RunError: the folder that was read back differs from the model.
     """
-    atomic.check_new(output)
+    check_new(output)
     loaded = _load_translation(model)
     description, tokenizers = loaded.description, loaded.tokenizers.undirected
     if obstacles := m2m_obstacles(description.model, tokenizers):
@@ -159,7 +159,7 @@ def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Prob
         ModelError: CTranslate2 cannot run the model, or `output` exists already.
         RunError: the export translates the probe too differently; it is kept only with `force`.
     """
-    atomic.check_new(output)
+    check_new(output)
     loaded = _load_translation(model)
     with _writing(output) as folder:
         write_ctranslate2(folder, loaded.model, loaded.description, loaded.tokenizers, quantization)

@@ -11,11 +11,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from seq2seq import atomic
 from seq2seq.errors import DataError, ModelError, UserError, counted
 from seq2seq.languages import languages_named
 from seq2seq.lines import read_lines
-from seq2seq.store.finding import name_in_run
+from seq2seq.store.finding import check_new, name_in_run
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.store.vocabulary import refitted
@@ -102,7 +101,7 @@ def extend(
         ModelError: the model cannot be read or is no translation model, or `output` exists and is not an empty folder.
         CheckpointError: `output` cannot be written.
     """
-    atomic.check_new(output)
+    check_new(output)
     loaded = _load(model, "extended")
     tagged, like = _with_tag(model, loaded.tokenizers, tag)
     if side is not None and len(distinct_readers(tagged)) == 1:
@@ -133,7 +132,7 @@ def transplant(model: Path, tokenizer: Path, output: Path) -> Transplant:
         ModelError: a model or tokenizer cannot be read, or does not fit; or as `extend`.
         CheckpointError: `output` cannot be written.
     """
-    atomic.check_new(output)
+    check_new(output)
     loaded = _load(model, "changed")
     old, new = loaded.tokenizers.undirected, _tokenizers_of(tokenizer, loaded)
     if new.fingerprint == old.fingerprint:

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seq2seq import atomic
 from seq2seq.config.directions import direction_name
 from seq2seq.data.collate import collate_translation
 from seq2seq.data.encoding import stored_ids
@@ -27,7 +26,7 @@ from seq2seq.languages import language_name
 from seq2seq.lines import read_lines
 from seq2seq.runtime import start
 from seq2seq.store.direction import one_direction
-from seq2seq.store.finding import name_in_run
+from seq2seq.store.finding import check_new, name_in_run
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.store.vocabulary import refitted
@@ -126,7 +125,7 @@ def trim(
         ModelError: the model cannot be read or is no translation model, or `output` exists and is not an empty folder.
         CheckpointError: `output` cannot be written.
     """
-    atomic.check_new(output)
+    check_new(output)
     loaded = load_model(model)
     if loaded.description.task != "translation":
         raise ModelError(f"{model}: a {loaded.description.task} model; only translation models can be trimmed")

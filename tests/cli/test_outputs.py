@@ -1,4 +1,4 @@
-"""What a command may be told to write to, and what becomes of what is there: streams, private files, leftovers."""
+"""Outputs of commands, and what is there before them: open streams, private files, leftovers of killed commands."""
 
 import os
 import subprocess

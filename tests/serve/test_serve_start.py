@@ -76,7 +76,7 @@ ORIGINS = {
 
 
 def test_a_name_is_accepted_however_it_is_written(folder):
-    """As browsers and proxies send it: an option that can never take effect would be silent."""
+    """Requests contain the forms that browsers and proxies send; an option that matches none of them has no effect."""
     typed = [word for name in NAMES for word in ("--allow-host", name)]
     typed += [word for origin in ORIGINS for word in ("--cors-origin", origin)]
     with serving(folder / "one", *typed) as served:

@@ -132,7 +132,7 @@ def test_a_limit_on_the_size_of_files_costs_nothing(whole, tmp_path):
 def test_a_full_disk_shows_no_error_of_a_thread(tmp_path):
     """TensorBoard writes in a thread of its own, which keeps its error for the next call and would also print it."""
     program = """
-import resource, sys, time
+import resource, sys, threading
 from pathlib import Path
 from seq2seq.training.trackers import TensorBoard, TrackedRun
 board = TensorBoard()
@@ -144,8 +144,7 @@ try:
         board._writer.flush()
 except OSError:
     print("told")
-threading_still_tells = __import__("threading").Thread(target=lambda: 1 / 0)
-threading_still_tells.start()
+threading.Thread(target=lambda: 1 / 0).start()  # the errors of other threads are still shown
 """
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
     assert done.stdout == "told\n", done.stderr

@@ -357,7 +357,7 @@ def test_the_order_of_corpora_does_not_decide_what_is_learned(order, tmp_path, c
 
 
 def test_a_corpus_that_two_segmenters_read_is_counted_once():
-    """As in OPUS-MT, whose sides have segmenters of their own over one table of ids."""
+    """The sides of OPUS-MT models have segmenters of their own over one table of ids."""
     models = [sentencepiece_model(tuple(texts), 80, "unigram") for texts in (TEXTS, TEXTS[::-1])]
     pieces = {piece for model in models for piece in Tokenizer(model).vocabulary} - {"<unk>", "<s>", "</s>"}
     table = {piece: id_ for id_, piece in enumerate(["</s>", "<unk>", *sorted(pieces), "<pad>"])}
