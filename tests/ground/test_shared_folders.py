@@ -6,6 +6,7 @@ nothing is touched that no process of ours can have made.
 
 import contextlib
 import ctypes
+import functools
 import io
 import json
 import os
@@ -27,6 +28,7 @@ from seq2seq import atomic
 from seq2seq.cli import main
 from seq2seq.inference.loading import load_engine
 from seq2seq.store import model_folder
+from seq2seq.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -39,6 +41,7 @@ def place(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("S2S_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user-cache"))
+    monkeypatch.setattr(Trainer, "time_steps", functools.partialmethod(Trainer.time_steps, most_steps=1))
     for name, count in (("text", 120), ("valid", 9)):
         Path(name).write_text("".join(f"{line} {number}\n" for number in range(count) for line in TEXTS))
     Path("run.yaml").write_text(CONFIG.replace("valid: {source: text, target: text}", "valid: {tsv: valid.tsv}"))

@@ -93,3 +93,20 @@ def typed_in_a_shell(*typed: str) -> int:
 def s2s(folder: Path, *typed: str) -> Forked:
     """The command in a folder."""
     return Forked(lambda: typed_in_a_shell(*typed), folder)
+
+
+def dies_in(module: object, name: str, calls: int, half: Callable[..., None] = lambda *_: None) -> Callable[[], None]:
+    """What makes a process die in its call number `calls` of a function, of which it does `half`."""
+
+    def prepare() -> None:
+        original, counter = getattr(module, name), iter(range(calls))
+
+        def dying(*arguments, **options):
+            if next(counter, None) is None:
+                half(*arguments)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(*arguments, **options)
+
+        setattr(module, name, dying)
+
+    return prepare

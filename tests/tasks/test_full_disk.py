@@ -28,7 +28,7 @@ PAGE = 4096
 
 
 def start(folder: Path) -> Forked:
-    return s2s(folder, "train", "toy.yaml")
+    return s2s(folder, "train", "toy.yaml", "--set", "training.max_steps=60")
 
 
 def finish(process: Forked) -> tuple[int, list[str]]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.forked import Forked
+from support.forked import Forked, dies_in
 from support.whole_runs import CONFIG, corpus, differences, newest
 
 from seq2seq.cli import main
@@ -31,27 +31,6 @@ CHANGED = (
 )  # fmt: skip
 RANDOM_MOMENTS = 6
 PAUSE = 0.005
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def dies_in(module: object, name: str, calls: int, half: Callable[..., None] = lambda *_: None) -> Callable[[], None]:
-    """Makes a process die in its call number `calls` of a function, of which it does `half`."""
-
-    def prepare() -> None:
-        original, counter = getattr(module, name), iter(range(calls))
-
-        def dying(*arguments, **options):
-            if next(counter, None) is None:
-                half(*arguments)
-                die()
-            return original(*arguments, **options)
-
-        setattr(module, name, dying)
-
-    return prepare
 
 
 def half_a_file(path: Path, *_: object) -> None:

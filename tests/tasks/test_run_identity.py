@@ -1,5 +1,6 @@
 """What a run was trained with is what it goes on with: every key and every file, whenever the run was stopped."""
 
+import functools
 import json
 import re
 import shutil
@@ -289,6 +290,7 @@ def another(key: str, kind: typing.Any, value: typing.Any) -> str | None:
 @pytest.mark.slow
 def test_every_key_may_change_or_stops_the_run_by_name(run, capfd, monkeypatch):
     monkeypatch.setattr("seq2seq.tasks.run.FEED_SECONDS", 0.01)
+    monkeypatch.setattr(Trainer, "time_steps", functools.partialmethod(Trainer.time_steps, most_steps=1))
     folder = run(MOMENTS[1])
     shutil.rmtree(folder)
     always = ("training.max_steps=3", "training.keep_last=6")

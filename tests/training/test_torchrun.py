@@ -16,7 +16,8 @@ from support.whole_runs import corpus, differences
 from seq2seq import runtime
 from seq2seq.tasks import task
 
-STEPS = ("--set", "training.max_steps=60")
+STEPS = ("--set", "training.max_steps=49")
+FEW_STEPS = ("--set", "training.max_steps=8")
 # The command in a new interpreter, which imports what the command imports, and no earlier than it.
 THEN_THREADS = """
 import os, sys
@@ -98,7 +99,7 @@ def test_ranks_wait_for_the_preparation_however_long_it_takes(tmp_path, monkeypa
 def test_no_thread_of_gloo_outlives_a_run(tmp_path):
     """Such a thread may ask for the interpreter's lock while the interpreter ends, which aborts the process."""
     (tmp_path / "then_threads.py").write_text(THEN_THREADS)
-    process = torchrun(corpus(tmp_path / "run"), tmp_path / "then_threads.py", "train", "toy.yaml")
+    process = torchrun(corpus(tmp_path / "run"), tmp_path / "then_threads.py", "train", "toy.yaml", *FEW_STEPS)
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert output.count("python") >= 2, output

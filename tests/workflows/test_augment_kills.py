@@ -8,13 +8,12 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from support.cluster import cluster
+from support.forked import Forked, s2s
 from support.number_words import sentences
 from support.reversed_folder import folder
 
@@ -32,18 +31,19 @@ def place(folder, tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("kills")
     (place / "text").write_text("".join(f"{' '.join(row)}\n" for row in sentences(LINES, 5)))
     (place / "model").symlink_to(folder / "runs" / "toy" / "best")
-    assert started(place, "whole", "1").wait(SECONDS) == 0
+    finish(started(place, "whole", "1"))
     return place
 
 
-def started(place: Path, name: str, workers: str, *options: str) -> subprocess.Popen:
+def started(place: Path, name: str, workers: str, *options: str) -> Forked:
     command = ["augment", "model", "--text", "text", "-o", name, "--shard-lines", str(SHARD_LINES)]
-    command += [*options] or ["--workers", workers]
-    settings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    log = open(place / f"{name}.log", "ab")
-    return subprocess.Popen(
-        [sys.executable, "-m", "seq2seq", *command], cwd=place, env=settings, stderr=log, stdout=log
-    )
+    return s2s(place, *command, *(options or ("--workers", workers)))
+
+
+def finish(command: Forked) -> None:
+    """Wait for a command that is not killed."""
+    _, said = command.communicate(SECONDS)
+    assert command.returncode == 0, said
 
 
 def contents(made: Path) -> dict[str, bytes]:
@@ -77,10 +77,10 @@ def test_killed_at_random_moments_the_folder_gets_the_same_bytes(workers, place)
         if command.poll() is not None:
             break
         command.kill()
-        command.wait()
+        command.communicate(SECONDS)
         kills += 1
-    assert kills >= 4, (place / f"{name}.log").read_text()
-    assert started(place, name, workers).wait(SECONDS) == 0, (place / f"{name}.log").read_text()
+    assert kills >= 4, command.communicate(SECONDS)
+    finish(started(place, name, workers))
     assert contents(place / name) == contents(place / "whole")
 
 
@@ -91,12 +91,13 @@ def test_ctrl_c_tells_how_much_is_complete(workers, place):
     while command.poll() is None and len(list((place / name).glob("part-*.json"))) < 3:  # the last file of a part
         time.sleep(0.002)
     command.send_signal(signal.SIGINT)
-    assert command.wait(SECONDS) == 130
-    told = [line for line in (place / f"{name}.log").read_text().splitlines() if "interrupted" in line]
+    _, said = command.communicate(SECONDS)
+    assert command.returncode == 130
+    told = [line for line in said.splitlines() if "interrupted" in line]
     complete = int(re.fullmatch(rf"s2s: .*{name}: interrupted; (\d+) of 40 parts complete; .*continues", told[-1])[1])
     assert len(told) == 1
     assert 3 <= complete <= parts(place / name)
-    assert started(place, name, workers).wait(SECONDS) == 0
+    finish(started(place, name, workers))
     assert contents(place / name) == contents(place / "whole")
 
 
@@ -112,7 +113,7 @@ def test_a_worker_that_is_killed_is_replaced(place):
             for worker in [worker for worker in seen if worker in running and worker not in killed][:1]:
                 os.kill(worker, signal.SIGKILL)
                 killed.add(worker)
-    assert command.wait(SECONDS) == 0, (place / "worker.log").read_text()
+    finish(command)
     assert len(killed) >= 2
     assert contents(place / "worker") == contents(place / "whole")
 
@@ -120,7 +121,5 @@ def test_a_worker_that_is_killed_is_replaced(place):
 def test_a_cluster_gives_the_same_bytes(place):
     pytest.importorskip("distributed")
     with cluster(place) as executor:
-        assert started(place, "cluster", "", "--executor", executor).wait(SECONDS) == 0, (
-            place / "cluster.log"
-        ).read_text()
+        finish(started(place, "cluster", "", "--executor", executor))
     assert contents(place / "cluster") == contents(place / "whole")

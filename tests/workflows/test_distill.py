@@ -3,15 +3,16 @@
 The teacher reverses sentences of number words.
 """
 
+import functools
 import gzip
+import importlib
 import json
 import shutil
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
-from support.cluster import command_settings
+from support.forked import Forked, dies_in, typed_in_a_shell
 from support.our_models import make_classifier
 from support.reversed_folder import folder
 
@@ -25,6 +26,7 @@ from seq2seq.workflows.distill.steps import Distillation, Student
 
 __all__ = ["folder"]  # a fixture
 
+SECONDS = 300  # for a command, on a busy machine
 STEPS = ["augment", "train", "tune", "convert", "measure"]
 CONFIG = """
 source_language: en
@@ -73,18 +75,6 @@ MOMENTS = [
     ("seq2seq.workflows.distill.steps", "json_text", 0),  # converted, but not noted
     ("seq2seq.workflows.distill.measured", "score_texts", 1),
 ]
-DYING = """
-import importlib, os, signal, sys
-module, name, calls = importlib.import_module(sys.argv[1]), sys.argv[2], iter(range(int(sys.argv[3])))
-original = getattr(module, name)
-def dying(*arguments, **options):
-    if next(calls, None) is None:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return original(*arguments, **options)
-setattr(module, name, dying)
-from seq2seq.cli import main
-sys.exit(main(sys.argv[4:]))
-"""
 COMMAND = ["distill", "teacher", "student.yaml", "-o", "out", "--force", "--shard-lines", "100"]
 
 
@@ -112,6 +102,11 @@ CHANGED = {
 }
 
 
+def killed_in(module: str, name: str, calls: int, command: list[str]) -> int:
+    dies_in(importlib.import_module(module), name, calls)()
+    return typed_in_a_shell(*command)
+
+
 @pytest.mark.slow
 def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     assert main(COMMAND) == 0
@@ -121,19 +116,19 @@ def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     shutil.move("out", "whole")
     command = COMMAND
     for moment in MOMENTS:
-        died = subprocess.run(
-            [sys.executable, "-c", DYING, *map(str, moment), *command], env=command_settings(), capture_output=True
-        )
-        assert died.returncode == -9, (moment, died.stderr.decode())
+        died = Forked(functools.partial(killed_in, *moment, command))
+        _, said = died.communicate(SECONDS)
+        assert died.returncode == -signal.SIGKILL, (moment, said)
         if "learning_rate" in moment:  # the training goes on elsewhere, without the pairs
             shutil.rmtree("out/pairs")
             Path("out").rename("moved")
             shutil.copytree("teacher", "elsewhere")
             command = ["distill", "elsewhere", "student.yaml", "-o", "moved", *COMMAND[5:]]
-    last = subprocess.run([sys.executable, "-m", "seq2seq", *command], env=command_settings(), capture_output=True)
-    assert last.returncode == 0, last.stderr.decode()
+    last = Forked(lambda: typed_in_a_shell(*command))
+    _, said = last.communicate(SECONDS)
+    assert last.returncode == 0, said
     Path("moved").rename("out")
-    assert b"step 4 of 5, convert: done" in last.stderr
+    assert "step 4 of 5, convert: done" in said
     assert results(Path("out")) == whole
     steps, others = (json.loads((Path(name) / "distill.json").read_text())["steps"] for name in ("out", "whole"))
     assert list(steps) == STEPS

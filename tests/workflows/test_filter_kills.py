@@ -2,17 +2,16 @@
 
 import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from support.filtered import contents, make_opposite, spoiled_pairs, write_sides
+from support.forked import Forked, s2s
 from support.reversed_folder import folder
 
 __all__ = ["folder"]  # a fixture
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
 KILLS, FEWEST_KILLS = 4, 3
 SHARD_LINES, LINES = 4, 80
@@ -26,18 +25,19 @@ def place(folder, tmp_path_factory) -> Path:
     (place / "model").symlink_to(folder / "runs" / "toy" / "best")
     make_opposite(place / "model", place / "opposite")
     write_sides(place, "corpus", spoiled_pairs(LINES, 5)[0])
-    assert started(place, "whole", "1").wait(DEADLINE) == 0
+    finish(started(place, "whole", "1"))
     return place
 
 
-def started(place: Path, name: str, workers: str) -> subprocess.Popen:
+def started(place: Path, name: str, workers: str) -> Forked:
     command = ["filter", "corpus.en", "corpus.de", "--model", "model", "--reverse", "opposite", "--keep", "0.7"]
-    command += ["-o", name, "--shard-lines", str(SHARD_LINES), "--workers", workers]
-    settings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    log = open(place / f"{name}.log", "ab")
-    return subprocess.Popen(
-        [sys.executable, "-m", "seq2seq", *command], cwd=place, env=settings, stderr=log, stdout=log
-    )
+    return s2s(place, *command, "-o", name, "--shard-lines", str(SHARD_LINES), "--workers", workers)
+
+
+def finish(command: Forked) -> None:
+    """Wait for a command that is not killed."""
+    _, said = command.communicate(DEADLINE)
+    assert command.returncode == 0, said
 
 
 def parts(made: Path) -> int:
@@ -56,8 +56,8 @@ def test_killed_at_random_moments_the_folder_gets_the_same_bytes(workers, place)
         if command.poll() is not None:
             break
         command.kill()
-        command.wait()
+        command.communicate(DEADLINE)
         kills += 1
-    assert kills >= FEWEST_KILLS, (place / f"{name}.log").read_text()
-    assert started(place, name, workers).wait(DEADLINE) == 0, (place / f"{name}.log").read_text()
+    assert kills >= FEWEST_KILLS, command.communicate(DEADLINE)
+    finish(started(place, name, workers))
     assert contents(place / name) == contents(place / "whole")
