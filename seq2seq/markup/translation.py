@@ -6,6 +6,7 @@ result is well-formed, because it is rendered from a tree. `inference.pipeline` 
 
 import re
 import sys
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -308,21 +309,19 @@ class _Objects:
             end = stop
         self.text = "".join([*parts, text[end:]])
         self._spans = list(spans)
+        self._ends = [stop for _, stop in spans]
+        self._shifts = list(accumulate((stop - begin - 1 for begin, stop in spans), initial=0))
 
     def span(self, span: Span) -> Span:
         """Return the new span of a span of the text; a span within a replaced one becomes the whole OBJECT."""
-        begin, end = (self._place(place, is_end) for place, is_end in zip(span, (False, True), strict=True))
-        return begin, end
+        return self._place(span[0], False), self._place(span[1], True)
 
     def _place(self, place: int, is_end: bool) -> int:
         """Return the new place of a begin or an end; within a replaced span it is before or after the OBJECT."""
-        shift = 0
-        for begin, end in self._spans:
-            if end <= place:
-                shift += end - begin - 1
-            elif begin < place:
-                return begin - shift + is_end
-        return place - shift
+        number = bisect_right(self._ends, place)  # of spans before it
+        if number < len(self._spans) and self._spans[number][0] < place:
+            place = self._spans[number][0] + is_end
+        return place - self._shifts[number]
 
     def words(self, words: Sequence[Span]) -> tuple[Span, ...]:
         """Return the new spans of words, in order and without overlaps; each OBJECT is a word or part of one."""
