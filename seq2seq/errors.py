@@ -90,8 +90,9 @@ def counted(count: int, noun: str) -> str:
 
 
 def some_of(names: Sequence[str], limit: int = 5) -> str:
-    """Return the first names, shortened, and the number of the others."""
-    first = ", ".join(name if len(name) <= 40 else f"{name[:39]}…" for name in names[:limit])
+    """Return the first names, shortened, and the number of the others; quotes show white space at an end."""
+    short = [name if len(name) <= 40 else f"{name[:39]}…" for name in names[:limit]]
+    first = ", ".join(name if name == name.strip() != "" else repr(name) for name in short)
     return f"{first} and {len(names) - limit:,} more" if len(names) > limit else first
 
 

@@ -96,7 +96,7 @@ def command(
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for name, report in reports.items():
-            for line in [f"== {name}"] * bool(name) + list(as_text(report, examples, config)):
+            for line in [f"== {name}"] * bool(name) + list(as_text(report, examples, config, overrides)):
                 click.echo(wrapped(line, width))
     if not all(report.ok for report in reports.values()):
         context.exit(SPOILED)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import Discriminator, Field, Tag, field_serializer, model_serializer, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_serializer, model_serializer, model_validator
 
 from seq2seq.config import ranges
 from seq2seq.config.ranges import Range
@@ -22,6 +22,7 @@ from seq2seq.config.values import (
     Section,
     SourceName,
     TestSetName,
+    check_one_folder,
     one_or_more,
     with_text_keys,
 )
@@ -107,6 +108,16 @@ class SourceConfig(Section):
     weight: Annotated[float, Range(1e-6, 1000.0)] = 1.0
     """Number of times that each example is seen per epoch; with 2.5, each is seen twice, and half of them once more.
     With `data.stages`, the weights of the stages take its place."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_one_folder(
+        cls, given: Any, validate: Callable[[Any], "SourceConfig"], info: ValidationInfo
+    ) -> "SourceConfig":
+        found = validate(given)
+        if isinstance(given, Mapping) and None not in (found.source, found.target):
+            check_one_folder(given["source"], given["target"], info.context)
+        return found
 
     @model_validator(mode="after")
     def _one_kind(self) -> "SourceConfig":

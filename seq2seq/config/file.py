@@ -63,7 +63,7 @@ def parse(
 
 def settings_of(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (dotted key, value) of every setting of a configuration that is given as plain values."""
-    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+    if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping) or not value:
         yield key, value

@@ -119,9 +119,7 @@ def _look_up(name: Path, kind: Literal["file", "folder"] | None, info: Validatio
 
 def _find(path: Path, kind: str, own_folder: Path) -> Path:
     folders = _search_folders(own_folder)
-    names = [path]
-    if kind == "file":
-        names.append(path.with_suffix("") if path.suffix == ".gz" else Path(f"{path}.gz"))
+    names = _names_of_file(path) if kind == "file" else [path]
     candidates = [(folder / name).resolve() for folder in folders for name in names]
     for candidate in candidates:
         if candidate.is_dir() if kind == "folder" else candidate.is_file():
@@ -145,6 +143,32 @@ def _find(path: Path, kind: str, own_folder: Path) -> Path:
     else:
         hint = did_you_mean(path.name, [entry.name for entry in entries if entry.is_dir() == (kind == "folder")])
     raise ValueError(f"{kind} {path} not found (looked in {', '.join(map(str, parents))}){hint}")
+
+
+def _names_of_file(path: Path) -> list[Path]:
+    """Return a name, and that of the file with or without gzip."""
+    return [path, path.with_suffix("") if path.suffix == ".gz" else Path(f"{path}.gz")]
+
+
+def check_one_folder(source: str | Path, target: str | Path, own_folder: Path | None) -> None:
+    """Refuse relative names of one folder that are found below two of the folders where names are looked up, because
+    the lines of these files are not pairs.
+
+    Raises:
+        ValueError: they are; the message has both folders.
+    """
+    paths = [Path(source), Path(target)]
+    is_relative = not paths[0].is_absolute() and paths[0].parts[0][:1] != "~"
+    if own_folder is None or not is_relative or paths[0].parent != paths[1].parent:
+        return
+    folders = _search_folders(own_folder)
+    found = [
+        next((folder for folder in folders if any((folder / name).is_file() for name in _names_of_file(path))), None)
+        for path in paths
+    ]
+    if found[0] != found[1]:
+        places = f"source {source} is found in {found[0]}, and target {target} in {found[1]}"
+        raise ValueError(f"{places}; put both into one folder, or write their full paths")
 
 
 def _search_folders(own_folder: Path) -> list[Path]:

@@ -24,7 +24,7 @@ from seq2seq.config.values import as_label
 from seq2seq.data.encoding import EncodedChunk, Encoding
 from seq2seq.data.examples import Position, Source
 from seq2seq.data.filters import FilterCounts, SeenBefore
-from seq2seq.errors import DataError, did_you_mean, some_of
+from seq2seq.errors import DataError, shown
 from seq2seq.files import record
 from seq2seq.processes import in_processes
 
@@ -204,12 +204,9 @@ class CorpusBuilder:
         label_ids = self._progress.label_ids
         if label not in label_ids:
             if self._given_labels:
-                other = "; correct the label, or train with examples of it" if label else "; leave the example out"
-                hint = did_you_mean(label, self._given_labels) or other
-                raise DataError(
-                    f"{origin}: label {some_of([label])!r} is not one of those in the training corpus "
-                    f"({some_of(self._given_labels)}){hint}"
-                )
+                from seq2seq.data.columns import unknown_label
+
+                raise unknown_label(label, self._given_labels, origin)
             try:
                 label_ids[as_label(label)] = len(label_ids)
             except ValueError as error:
@@ -229,8 +226,8 @@ class CorpusBuilder:
             raise DataError(f"{sources}: {problem}")
         for source, own in self._progress.soft.items():
             if missing := [name for name in names if name not in own]:
-                origin, first = self._sources[int(source)].name, some_of(missing[:1])
-                raise DataError(f"{origin}: no probabilities of label {first!r}, which other texts have; add them")
+                origin, first = self._sources[int(source)].name, shown(missing[0])
+                raise DataError(f"{origin}: no probabilities of label {first}, which other texts have; add them")
         order = np.zeros(len(names), dtype=np.int32)
         order[[label_ids[name] for name in names]] = np.arange(len(names))
         order[np.fromfile(self._folder / LABELS_AS_READ, dtype=np.int32)].tofile(self._folder / LABELS)

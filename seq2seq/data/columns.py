@@ -4,12 +4,14 @@
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from seq2seq.config.corpora import SourceConfig
-from seq2seq.config.values import displayed_labels
+from seq2seq.config.values import as_label, displayed_labels
 from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.errors import DataError, did_you_mean, kind_of, shown, some_of
 from seq2seq.languages import LANGUAGE_NAMES, known_language, languages_named
@@ -28,7 +30,7 @@ _TEXT_WORDS = {
     "source", "src", "target", "tgt", "trg", "input", "output", "text", "texts", "sentence", "sentences", "sentence1",
     "sentence2", "original", "translation", "source_text", "target_text", "source_language", "target_language",
     "review", "reviews", "comment", "document", "tweet", "utterance", "message", "reference", "hypothesis", "id", "idx",
-    "index",
+    "index", "seg", "segment", "quelle", "ziel", "quelltext", "zieltext", "ausgangstext",
 }  # fmt: skip
 _MOST_LABELS = 20  # allowed in any corpus, even with few examples of each
 _ROUNDING = 0.02  # maximum deviation of the sum of probabilities from 1, such as three times 0.33
@@ -114,7 +116,18 @@ class Columns:
         nulls = ("", "" if self.kind is Pair else None)
         values = [null if value is None else value for value, null in zip(values, nulls, strict=True)]
         both = zip(names, values, strict=True)
-        return self.kind(*(as_one_line(_text(value, f"{origin}: {name}")) for name, value in both))
+        return self.of_texts([_text(value, f"{origin}: {name}") for name, value in both], origin)
+
+    def of_texts(self, texts: Sequence[str], origin: str) -> Example:
+        """Return the example of two texts.
+
+        Raises:
+            DataError: the label of a text is blank, or holds a control character.
+        """
+        first, second = map(as_one_line, texts)
+        if self.kind is LabelledText and first.strip() and (fault := _label_fault(second)):
+            raise DataError(f"{origin}: {fault}")
+        return self.kind(first, second)
 
     def _with_probabilities(self, text: str, found: Any, origin: str) -> LabelledText:
         if not text.strip() and not found:  # classifiers give no probabilities for it; it is filtered out
@@ -169,11 +182,19 @@ def heads_of(name: str, present: Sequence[str]) -> list[str]:
 
 
 def looks_like_header(fields: Sequence[str]) -> bool:
-    """Whether these fields are column names rather than text: two names of languages, or words such as `source`."""
-    words = [field.strip().casefold() for field in fields]
-    # a code of two or three letters is also a word
-    heads = {LANGUAGE_NAMES.get(word, word if word in LABEL_WORDS | _TEXT_WORDS else None) for word in words}
-    return len(words) > 1 and None not in heads and len(heads) == len(words)
+    """Whether these fields are column names rather than text: two names of languages, words such as `source`, or both
+    together, such as `sentence_en`."""
+    heads = {_head(field.strip().casefold()) for field in fields}
+    return len(fields) > 1 and None not in heads and len(heads) == len(fields)
+
+
+def _head(field: str) -> str | None:
+    """Return a column name in a canonical form; None if the field may be text."""
+    words, known = re.split(r"[ _.-]+", field), LABEL_WORDS | _TEXT_WORDS
+    if field in LANGUAGE_NAMES or field in known:
+        return LANGUAGE_NAMES.get(field, field)
+    are_known = all(word in LANGUAGE_NAMES or word in known for word in words)
+    return field if are_known and not known.isdisjoint(words) else None  # codes of languages are also words
 
 
 def language_columns(fields: Sequence[str]) -> list[str]:
@@ -206,6 +227,14 @@ def label_problem(labels: int, examples: int) -> str | None:
     return f"{labels:,} labels for {examples:,} examples; are the columns swapped? (keys text_column, label_column)"
 
 
+def unknown_label(label: str, known: Sequence[str], origin: str) -> DataError:
+    """Return the error for a label that is not one of the `known` ones of the training corpus."""
+    hint = did_you_mean(label, known) or "; correct the label, or train with examples of it"
+    return DataError(
+        f"{origin}: label {shown(label)} is not one of those in the training corpus ({some_of(known)}){hint}"
+    )
+
+
 def flattened(record: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON object or row with the keys inside `translation` added to the others."""
     inner = record.get(NESTED)
@@ -220,6 +249,18 @@ def listed(names: Sequence[str], conjunction: str = ", ") -> str:
 def is_missing(value: Any) -> bool:
     """Whether a value is null, or NaN, which pandas writes for null."""
     return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+@lru_cache
+def _label_fault(label: str) -> str | None:
+    """Return why a text cannot have this label, or None; each label is examined once."""
+    if not label.strip():
+        return "a text without a label; write the label, or leave the text out"
+    try:
+        as_label(label)
+    except ValueError as error:
+        return f"label {error}"
+    return None
 
 
 def _text(value: Any, origin: str) -> str:

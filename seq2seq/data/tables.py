@@ -23,7 +23,7 @@ from seq2seq.data.examples import Example, LabelledText
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.data.text_files import TextSource
 from seq2seq.errors import DataError, counted, kind_of, reason, shown, some_of
-from seq2seq.lines import as_one_line, open_bytes, read_lines
+from seq2seq.lines import open_bytes, read_lines
 from seq2seq.text.forms import JSON, MOSES, form_of_file
 
 _QUOTED = r'"(?:[^"]|"")*"'
@@ -131,7 +131,7 @@ class Table(_LineFile):
             raise DataError(
                 f"{self._path}: line {number} has {counted(len(fields), 'column')} instead of {wanted}; {remedy}"
             )
-        return self._columns.kind(*(as_one_line(fields[index]) for index in self._indices))
+        return self._columns.of_texts([fields[index] for index in self._indices], f"{self._path}: line {number}")
 
     def _fields(self, line: str, number: int) -> list[str]:
         try:

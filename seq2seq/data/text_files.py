@@ -7,6 +7,7 @@ import contextlib
 import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, ClassVar
@@ -58,8 +59,7 @@ class TextSource(Source):
         for path, facts, found in zip(self._paths, self._facts, self.invalid, strict=True):
             check_unchanged(path, facts)
             if found:
-                more = f" and in {len(found) - 1} more" if len(found) > 1 else ""
-                logger.warning("%s: not UTF-8 in line %d%s; the bytes were replaced by U+FFFD", path, found[0], more)
+                _warn_of_invalid(path, facts.sha256, found[0], len(found))
 
     def _next_lines(self, streams: Sequence[BinaryIO], number: int) -> list[list[bytes]]:
         """Return a block of lines of the first file and the same lines of the others; none after the last line.
@@ -122,6 +122,14 @@ def _decode(raw: bytes, number: int, invalid: list[int]) -> str:
         for index, line in enumerate(raw.split(b"\n"), start=number + 1):
             decode_line(line, index, invalid.append)
         return raw.decode("utf-8", errors="replace").removesuffix("\n")
+
+
+@cache
+def _warn_of_invalid(path: Path, sha256: str, first: int, count: int) -> None:
+    """Log a warning, once for each content of a file, which is read several times."""
+    lines = f"line {first} and in {count - 1} more" if count > 1 else f"line {first}"
+    remedy = "the bytes were replaced by U+FFFD; convert the file (iconv -f latin1 -t utf-8)"
+    logger.warning("%s: not UTF-8 in %s; %s", path, lines, remedy)
 
 
 def _lines_of(text: str) -> list[str]:

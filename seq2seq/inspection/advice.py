@@ -12,7 +12,7 @@ from typing import Any
 from seq2seq.config.presets import PRESETS
 from seq2seq.config.schema import ModelConfig, TokenizerConfig, TrainingConfig
 from seq2seq.data.columns import label_problem
-from seq2seq.errors import counted, some_of
+from seq2seq.errors import counted, shown, some_of
 from seq2seq.inspection.examiner import CorpusTally
 from seq2seq.inspection.oddities import ODDITIES, Oddity
 from seq2seq.inspection.overlap import Overlap
@@ -166,7 +166,7 @@ def judge(
 def _judge_lines(report: CorpusReport) -> Found:
     """Yield problems of reading, and of lines that do not translate each other."""
     if report.failure:
-        yield "error", f"{report.failure}; nothing after it was checked"
+        yield "error", f"{report.failure}; then check again"
         return
     if not report.examples:
         yield "error", "no examples"
@@ -282,9 +282,9 @@ def _judge_labels(report: CorpusReport) -> Found:
         yield "error", problem
         return
     if len(report.labels) == 1:
-        yield "error", f"every text has the label {some_of([most])!r}"
+        yield "error", f"every text has the label {shown(most)}"
     elif report.labels[most] > 0.9 * total:
-        yield "warning", f"{report.labels[most] / total:.0%} of the texts have the label {some_of([most])!r}"
+        yield "warning", f"{report.labels[most] / total:.0%} of the texts have the label {shown(most)}"
     if report.contradictions.count:
         yield "warning", f"{report.contradictions.count:,} of the texts have several labels"
 

@@ -14,13 +14,14 @@ from seq2seq.inspection.overlap import Overlap
 from seq2seq.inspection.report import CorpusReport, SideReport
 
 
-def as_text(report: CheckReport, examples: int, config: Path | None) -> Iterator[str]:
+def as_text(report: CheckReport, examples: int, config: Path | None, overrides: Sequence[str] = ()) -> Iterator[str]:
     """Yield the lines of the report.
 
     Args:
         report: report of `check_corpora`.
         examples: number of lines shown of each kind.
         config: path of the checked config, for a command that trains with the recommended sizes.
+        overrides: options `--set` of the check, which that command repeats.
     """
     for corpus in report.corpora:
         yield from _corpus_lines(corpus, examples)
@@ -36,7 +37,7 @@ def as_text(report: CheckReport, examples: int, config: Path | None) -> Iterator
                 yield from _overlap_lines(overlap, second, examples)
         yield ""
     if report.advice:
-        yield from _advice_lines(report.advice, config)
+        yield from _advice_lines(report.advice, config, overrides)
         yield ""
     yield from (f"{problem.level}: {problem.corpus}: {problem.message}" for problem in report.problems)
     errors = sum(problem.level == "error" for problem in report.problems)
@@ -108,7 +109,7 @@ def _overlap_lines(overlap: Overlap, second: str, examples: int) -> Iterator[str
             yield f"      {match.train_corpus} {match.train_number:,}: {joined(match.train)}"
 
 
-def _advice_lines(advice: Advice, config: Path | None) -> Iterator[str]:
+def _advice_lines(advice: Advice, config: Path | None, overrides: Sequence[str]) -> Iterator[str]:
     settings = [f"{key} {value if isinstance(value, str) else f'{value:,}'}" for key, value in advice.settings.items()]
     size = f"{counted(advice.examples, 'example')} with {counted(advice.source_words, 'source word')}"
     yield f"for {size}: {', '.join(settings)}"
@@ -119,7 +120,8 @@ def _advice_lines(advice: Advice, config: Path | None) -> Iterator[str]:
     yield from (f"  {note}" for note in advice.notes)
     if config is not None and advice.notes:
         values = [(key, value if isinstance(value, str) else as_yaml(value)) for key, value in advice.overrides.items()]
-        options = [f"--set {typed(f'{key}={value}')}" for key, value in values]
+        kept = [one for one in overrides if not any(f"{one.split('=')[0]}.".startswith(f"{key}.") for key, _ in values)]
+        options = [f"--set {typed(one)}" for one in [*kept, *(f"{key}={value}" for key, value in values)]]
         pairs = map(" ".join, (options[start : start + 2] for start in range(0, len(options), 2)))
         yield "  try: " + " \\\n    ".join([f"s2s train {typed(config)}", *pairs])
 

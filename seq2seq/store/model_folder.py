@@ -122,9 +122,9 @@ def save_model(
     return folder
 
 
-def update_settings(folder: Path, config: Config, is_trained: bool = False) -> None:
-    """Write the search settings and label names of `config` into a model folder; a missing or damaged folder is left
-    unchanged.
+def update_settings(folder: Path, config: Config, is_trained: bool = False) -> bool:
+    """Write the search settings and label names of `config` into a model folder, and return whether they were others; a
+    missing or damaged folder is left unchanged.
 
     Tuned search settings (`update_search`) are kept, unless the run was trained since, or `config` has changed.
     """
@@ -132,16 +132,19 @@ def update_settings(folder: Path, config: Config, is_trained: bool = False) -> N
     changes: dict[str, dict[str, Any]] = {GENERATION: {"search": search}}
     if config.task == "classification":
         changes[CONFIG] = {"label_names": dict(config.data.label_names)}
+    has_changed = False
     for name, changed in changes.items():
         try:
             values = read_object(folder / name)
         except DamagedFile:
-            return
+            return has_changed
         if name == GENERATION and values.get(BEFORE) == search and not is_trained:
             continue
         kept = {key: value for key, value in values.items() if name != GENERATION or key not in (TUNED, BEFORE)}
         if kept | changed != values:
             atomic.write_file(folder / name, json_text(kept | changed).encode())
+            has_changed = True
+    return has_changed
 
 
 def update_search(folder: Path, search: Mapping[str, Any], found: Mapping[str, Any]) -> None:

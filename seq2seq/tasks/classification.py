@@ -14,7 +14,7 @@ from seq2seq.config.description import ModelDescription
 from seq2seq.config.values import displayed_labels
 from seq2seq.data.collate import ClassificationBatch
 from seq2seq.data.examples import LabelledText
-from seq2seq.errors import ConfigError, DataError, some_of
+from seq2seq.errors import ConfigError, shown, some_of
 from seq2seq.evaluation.uncertainty import Measured, of_macro_scores
 from seq2seq.inference.classifier import Classifier, ClassifierModel
 from seq2seq.model.classifier import EncoderClassifier
@@ -44,9 +44,6 @@ class ClassificationTask(Task):
 
     def _scores(self, answers: Sequence[str], examples: Sequence[LabelledText]) -> dict[str, Measured]:
         gold = [text.label for text in examples]
-        if unknown := sorted(set(gold) - set(self.labels)):
-            known, first = some_of(self.labels), some_of(unknown[:1])
-            raise DataError(f"data.test: the model has no label {first!r}; its labels are {known}")
         return of_macro_scores(gold, answers)
 
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
@@ -76,7 +73,7 @@ class ClassificationTask(Task):
     def _check_corpora(self) -> None:
         labels, names, problems = self.labels, self.config.data.label_names, []
         if len(labels) < 2:
-            problems.append(f"data.train: all texts have the label {labels[0]!r}; a classifier needs two or more")
+            problems.append(f"data.train: all texts have the label {shown(labels[0])}; a classifier needs two or more")
         unknown = [label for label in names if label not in labels]
         problems += [
             f"data.label_names.{label}: no text has this label; the labels are {some_of(labels)}" for label in unknown

@@ -6,7 +6,7 @@ Other keys can make a setting ineffective. `training.progress.too_long` finds se
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.corpora import NoiseConfig, SourceConfig
 from seq2seq.config.schema import Config
 from seq2seq.config.values import Section
 from seq2seq.languages import is_same_language
@@ -50,6 +50,10 @@ WITHOUT_EFFECT: Mapping[tuple[str, ...], tuple[str, Condition]] = {
     ("tokenizer.sampling_nbest", "tokenizer.sampling_alpha"): (
         "tokenizer.sampling is 0",
         lambda config: not config.tokenizer.sampling,
+    ),
+    ("tokenizer.sampling_nbest",): (
+        "tokenizer.kind is bpe, whose segmentations have no probabilities",
+        lambda config: config.tokenizer.kind == "bpe" and bool(config.tokenizer.sampling),
     ),
     ("model.position_layout", "model.position_formula", "model.position_offset"): (
         "model.positions is not sinusoidal",
@@ -108,8 +112,11 @@ def _of_source(source: SourceConfig, config: Config) -> Iterator[tuple[str, str]
     yield from ((key.removesuffix("_"), f"task is {task}") for key in others if _differs(source, key))
     if source.hub is None:
         yield from ((key, "the source is not a dataset on a hub") for key in OF_HUB if _differs(source, key))
-    if source.source is not None:
-        yield from ((key, "the source is two text files") for key in OF_PAIRS if _differs(source, key))
+    if source.source is not None or source.tmx is not None:
+        kind = "two text files" if source.source is not None else "a TMX file, which names the languages of its texts"
+        yield from ((key, f"the source is {kind}") for key in OF_PAIRS if _differs(source, key))
+    if source.noise is not None and not any(getattr(source.noise, kind) for kind in NoiseConfig.kinds):
+        yield "noise", "all its shares are 0"
 
 
 def _written(config: Config, name: str) -> Iterator[str]:

@@ -110,6 +110,18 @@ class Inputs:
         return cls(config, initial, cache, sources, origins, valid, tests, table, given)
 
     @property
+    def held_out(self) -> dict[str, Source]:
+        """The validation and test sets by configuration key."""
+        is_one = isinstance(self.config.data.valid, SourceConfig)
+        sets = {"data.valid" if is_one else f"data.valid.{name}": source for name, source in self.valid.items()}
+        return sets | {f"data.test.{name}": source for name, source in self.tests.items()}
+
+    @property
+    def test_fingerprints(self) -> dict[str, str]:
+        """The fingerprints of the test sets by name, which are stored with scores."""
+        return {name: source.fingerprint for name, source in self.tests.items()}
+
+    @property
     def trained(self) -> tuple[Sides, ...]:
         """The directions that are trained; none if there is only one."""
         return tuple(dict.fromkeys(source.direction for source in self.train if source.direction))
@@ -140,10 +152,8 @@ class Inputs:
         for index, source in zip(self.origins, self.train, strict=True):
             key = keys[index]
             fingerprints[key] = "-".join(filter(None, [fingerprints.get(key), source.fingerprint]))
-        is_one = isinstance(self.config.data.valid, SourceConfig)
-        fingerprints |= {
-            "data.valid" if is_one else f"data.valid.{name}": source.fingerprint for name, source in self.valid.items()
-        }
+        held_out = list(self.held_out.items())[: len(self.valid)]
+        fingerprints |= {key: source.fingerprint for key, source in held_out}
         if self.initial is not None:
             tokenizers = self.initial.tokenizers
             if isinstance(tokenizers, TaggedTokenizerPair):  # runs began with the fingerprint for all directions

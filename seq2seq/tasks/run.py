@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from logging import getLogger
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -24,13 +25,12 @@ from seq2seq.lines import read_records
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import FILE as CALIBRATION
 from seq2seq.store.calibration import read_calibration, summary, write_calibration
-from seq2seq.store.finding import find_model
-from seq2seq.store.footprint import check_training, footprint, shown_bytes
 from seq2seq.store.model_card import ScoreRecord, model_card, with_license
 from seq2seq.store.model_folder import CARD, load_model, save_model, update_settings
 from seq2seq.tasks.directions import changes
 from seq2seq.tasks.effects import without_effect
 from seq2seq.tasks.inputs import Inputs
+from seq2seq.tasks.machine import check_memory, started
 from seq2seq.tasks.made_with import made_with
 from seq2seq.tasks.run_folder import (
     RunFolder,
@@ -43,18 +43,21 @@ from seq2seq.tasks.run_folder import (
     stale_tokenizers,
     write_note,
 )  # fmt: skip
+from seq2seq.tasks.scored import forget_scores
 from seq2seq.tasks.stages import epochs_of
 from seq2seq.tasks.task import Task, prepare_tokenizers
-from seq2seq.training.compiling import SMALL_GPU_BATCH, check_compile
+from seq2seq.training.compiling import SMALL_GPU_BATCH
 from seq2seq.training.frozen import num_frozen
 from seq2seq.training.judged import LOSS
 from seq2seq.training.progress import estimate, foreseen_steps, too_long, unreached, waiting_for
-from seq2seq.training.recorded import check_record, make_recorder
+from seq2seq.training.recorded import make_recorder
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.trainer import Trainer, Work
 
 logger = getLogger(__name__)
+
+Result = TypeVar("Result")
 
 # How long batches are read for `--dry-run`, and how many times as fast as the steps they are if no step waits for them.
 FEED_SECONDS, FEED_MARGIN = 0.5, 1.25
@@ -74,19 +77,20 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
     folder = RunFolder.at(path)
     _check(config, folder)
     with contextlib.ExitStack() as stack:
-        with contextlib.closing(_started(config)) as here:
+        with contextlib.closing(started(config)) as here:
             _warn(here, without_effect(config, here.world_size))
             with leaving_at_once(here, "stopping; the same command continues the preparation"):
-                _check_memory(config.training, here)
+                check_memory(config.training, here)
                 inputs = Inputs.open(config, folder.cache(config))
                 _on_main(here, lambda: stack.enter_context(folder.locked()))
                 _on_main(here, lambda: open_run(folder, inputs.config, overwrite, inputs.identity()))
+                is_stale = _on_main(here, lambda: forget_scores(folder, inputs.test_fingerprints))
                 _on_main(here, lambda: write_note(folder.made_with, made_with(here)))
                 _on_main(here, lambda: folder.keep_table(inputs.added_pieces))
                 task = build(inputs, folder.tokenizer, here, began_with_fixed_shapes(folder, inputs.config))
                 run = _Run(task, folder, here, command)
                 _on_main(here, lambda: note_beginning(folder, inputs.config, task.has_fixed_shapes))
-                _on_main(here, lambda: update_settings(folder.best, inputs.config))
+                _on_main(here, lambda: run.renew(is_stale))
                 trainer = run.trainer()
                 _report_figures(run, config)
             result = trainer.run()
@@ -130,9 +134,9 @@ def describe(config: Config, path: Path) -> str:
     """
     folder = RunFolder.at(path)
     _check(config, folder)
-    with contextlib.closing(_started(config)) as here:
+    with contextlib.closing(started(config)) as here:
         _warn(here, without_effect(config, here.world_size))
-        _check_memory(config.training, here)
+        check_memory(config.training, here)
         inputs = Inputs.open(config, folder.cache(config))
         changed = differences(folder, inputs.config, inputs.identity())
         if error := refusal(folder, changed):
@@ -280,6 +284,12 @@ class _Run:
         card = self.card(load_model(best).description.metrics, tests, notes)
         atomic.write_file(best / CARD, card.encode())
 
+    def renew(self, is_stale: bool | None) -> None:
+        """Bring the settings and label names of the best model in line with the configuration, and its card if they
+        changed or the card `is_stale`."""
+        if update_settings(self.folder.best, self.task.config) or (is_stale and self.folder.best.is_dir()):
+            self.complete_card()
+
     def report_directions(self) -> None:
         """Log what training changed in each direction of the validation sets, for a model that was trained before."""
         if self.task.config.languages is None or self.task.inputs.initial is None:
@@ -296,8 +306,7 @@ class _Run:
         config, folder, initial = self.task.config, self.folder, self.task.inputs.initial
         if not config.data.test:
             return
-        tests = {name: source.fingerprint for name, source in self.task.inputs.tests.items()}
-        scored = {"tests": tests, "measure": self.task.measure}
+        scored = {"tests": self.task.inputs.test_fingerprints, "measure": self.task.measure}
         if read_note(folder.test_scores).get("scored") == scored:
             return
         logger.info("scoring the test sets: %s", ", ".join(config.data.test))
@@ -357,44 +366,20 @@ def _check(config: Config, folder: RunFolder) -> None:
         check_settings(config.evaluation.metrics, config.evaluation.tokenize)
 
 
-def _check_memory(training: TrainingConfig, here: Runtime) -> None:
-    """Report what the initial model needs, and refuse it, before it is loaded, if a CPU cannot train it."""
-    if training.init_from is None:
-        return
-    found = footprint(find_model(training.init_from))
-    if found is None:
-        return
-    # Weights, gradients, the moments of the optimizer (of Muon usually one) and the moving average.
-    needed = found.trained(2 + (1 if training.optimizer == "muon" else 2) + (training.ema is not None))
-    if here.device.type == "cpu" and not training.freeze:
-        check_training(training.init_from, needed)
-    words = "less for frozen ones; " * bool(training.freeze) + "batches come in addition"
-    if here.is_main:
-        logger.info("memory: %s for weights, gradients and optimizer; %s", shown_bytes(needed), words)
-
-
 def _warn(here: Runtime, lines: Iterable[str]) -> None:
     for line in lines if here.is_main else ():
         logger.warning("%s", line)
 
 
-def _started(config: Config) -> Runtime:
-    runtime.keep_many_kernels()
-    here = runtime.start(config.training.device, config.training.precision, config.training.threads)
-    if config.training.recompute:  # freed memory that is kept in large blocks would take what recomputing saves
-        runtime.keep_large_blocks(up_to=2**20)
-    check_record(config.training, here.device)
-    check_compile(config.training, here.device)  # raises on a CPU before a folder is created
-    return here
-
-
-def _on_main(here: Runtime, action: Callable[[], object]) -> None:
-    """Call `action` on the main rank while the others wait; if it fails, the main rank raises its error and all end."""
-    problem = None
+def _on_main(here: Runtime, action: Callable[[], Result]) -> Result | None:
+    """Return the result of `action` on the main rank, and None on the others, which wait; if it fails, the main rank
+    raises its error and all end."""
+    problem = result = None
     if here.is_main:
         try:
-            action()
+            result = action()
         except (UserError, OSError) as error:
             problem = error
     if any(here.gather(problem is not None)):
         raise problem or SystemExit(UserError.exit_code)
+    return result

@@ -6,12 +6,17 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from logging import getLogger
 from typing import Any
 
 from seq2seq.config.corpora import DataConfig
+from seq2seq.data.corpus import TokenCorpus
 from seq2seq.data.directions import Group, sizes_of
+from seq2seq.data.examples import Source
 from seq2seq.data.stages import Part, Stage, Stages
 from seq2seq.errors import DataError, some_of
+
+logger = getLogger(__name__)
 
 WHY_EMPTY = "sources before it in data.train have the same examples, or data.filters removes them"
 
@@ -50,6 +55,13 @@ def stages_of(
         length = max(1, tokens(weighed)) / max(1, tokens(list(found[0].parts))) if found else 1.0
         found.append(Stage(weighed, end, stage.restart, length))
     return Stages(tuple(found))
+
+
+def warn_of_empty(sources: Sequence[Source], corpus: TokenCorpus) -> None:
+    """Log a warning for each source without an example in the corpus that was made of them."""
+    sizes = [stop - start for start, stop, _ in corpus.parts]
+    for name in dict.fromkeys(one.name for one, size in zip(sources, sizes, strict=True) if not size):
+        logger.warning("%s: no example is left: %s", name, WHY_EMPTY)
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,11 @@ from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import DataRecord, ScoreRecord
 from seq2seq.store.model_folder import LoadedModel
+from seq2seq.tasks.held_out import check_held_out
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.lengths import max_pieces
 from seq2seq.tasks.run_folder import read_note, write_note
-from seq2seq.tasks.stages import WHY_EMPTY, shares_of, stage_title, stages_of
+from seq2seq.tasks.stages import shares_of, stage_title, stages_of, warn_of_empty
 from seq2seq.tensors import Uninitialized
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
@@ -78,9 +79,11 @@ class Task(ABC):
         with Uninitialized("meta"):  # a wrong name ends the run before the corpora are prepared
             freeze(self._new_model(), self.config.training.freeze)
         self.corpus = self._prepare(inputs.train, self.config.data.filters)
-        self._warn_of_empty_sources()
+        if runtime.is_main:
+            warn_of_empty(inputs.train, self.corpus)
         self.labels = self.corpus.labels
         self._valid = list(chain.from_iterable(inputs.valid.values()))
+        check_held_out(inputs, self.labels)
         self._check_corpora()
         self._valid_corpus = self._prepare(list(inputs.valid.values()), None)
         sampling, seed = self.config.tokenizer, self.config.seed
@@ -101,12 +104,6 @@ class Task(ABC):
         labels = self.labels if self.config.task == "classification" else None
         workers = self.config.data.num_workers
         return prepare_corpus(sources, self.tokenizers, filters, self.inputs.cache, workers, labels)
-
-    def _warn_of_empty_sources(self) -> None:
-        if self._runtime.is_main:
-            sizes = [stop - start for start, stop, _ in self.corpus.parts]
-            for name in dict.fromkeys(one.name for one, size in zip(self.inputs.train, sizes, strict=True) if not size):
-                logger.warning("%s: no example is left: %s", name, WHY_EMPTY)
 
     @abstractmethod
     def _check_corpora(self) -> None:

@@ -210,10 +210,7 @@ class TranslationTask(Task):
         if self.config.languages is not None:
             self._warn_of_directions()
         first, *train = self.inputs.train
-        tests = {f"data.test.{name}": source for name, source in self.inputs.tests.items()}
-        valid = self.inputs.valid.values()
-        keys = ["data.valid"] if len(valid) == 1 else [f"data.valid.{name}" for name in self.inputs.valid]
-        others = {source.name: source for source in train} | dict(zip(keys, valid, strict=True)) | tests
+        others = {source.name: source for source in train} | self.inputs.held_out
         usual: dict[Sides | None, tuple[list[str], list[str]]] = {}
         for name, source in {"data.train": first, **others}.items():
             sources, targets = lines = _first_lines(source)

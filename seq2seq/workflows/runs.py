@@ -21,6 +21,7 @@ from seq2seq.files import LARGEST_STATE, DamagedFile, folder_size, read_object
 from seq2seq.lines import read_records, read_regular
 from seq2seq.store.finding import CONFIG, GENERATION, LATEST, damage
 from seq2seq.tasks.run_folder import TOKENIZER, RunFolder, read_note
+from seq2seq.tasks.scored import scored_tests
 
 MOST_LEVELS = 4  # of folders that are searched for runs; those of a sweep are one level lower
 LARGEST_CONFIG = 2**20
@@ -344,9 +345,7 @@ def _scores_of(folder: RunFolder) -> dict[str, Mapping[str, Any]]:
 
 def _conditions_of(folder: RunFolder, scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the fingerprints of the test sets and the signatures of the scores that the run recorded."""
-    scored = read_note(folder.test_scores).get("scored")
-    contents = scored.get("tests") if isinstance(scored, Mapping) else None
-    found = {f"{name} content": value for name, value in contents.items()} if isinstance(contents, Mapping) else {}
+    found: dict[str, Any] = {f"{name} content": value for name, value in scored_tests(folder).items()}
     found |= {f"{column} signature": score.get("signature") for column, score in scores.items()}
     return {key: value for key, value in found.items() if isinstance(value, str) and value}
 

@@ -160,10 +160,10 @@ def test_paths_are_looked_up_in_the_documented_order(folder, tmp_path_factory, m
     monkeypatch.chdir(here)
     monkeypatch.setenv("S2S_DATA", str(named))
     assert parse(folder).data.train[0].source.parent == folder.resolve()
-    (named / "train.en").write_text("x\n")
-    assert parse(folder).data.train[0].source.parent == named.resolve()
-    (here / "train.en").write_text("x\n")
-    assert parse(folder).data.train[0].source.parent == here.resolve()
+    for found in (named, here):
+        for side in ("en", "de"):
+            (found / f"train.{side}").write_text("x\n")
+        assert parse(folder).data.train[0].source.parent == found.resolve()
 
 
 def test_a_missing_file_says_where_it_was_looked_for(folder, monkeypatch):
