@@ -193,7 +193,7 @@ def _head(field: str) -> str | None:
     words, known = re.split(r"[ _.-]+", field), LABEL_WORDS | _TEXT_WORDS
     if field in LANGUAGE_NAMES or field in known:
         return LANGUAGE_NAMES.get(field, field)
-    are_known = all(word in LANGUAGE_NAMES or word in known for word in words)
+    are_known = all(word in known or known_language(word) is not None for word in words)
     return field if are_known and not known.isdisjoint(words) else None  # codes of languages are also words
 
 

@@ -3,8 +3,10 @@
 import pytest
 from test_config import MINIMAL, folder, parse, problems
 
+from seq2seq.config.file import settings_of
 from seq2seq.config.problems import _KEYS_OF, _all_keys
 from seq2seq.config.schema import Config
+from seq2seq.tasks.run_folder import changes
 
 __all__ = ["folder"]  # the fixture
 
@@ -68,3 +70,13 @@ def test_the_link_to_the_newest_run_is_no_initial_model(folder, monkeypatch):
     (folder / "models").mkdir()
     (folder / "models" / "latest").symlink_to("../runs/one")
     assert parse(folder, MINIMAL, "training.init_from=models/latest").training.init_from == folder / "runs" / "one"
+
+
+def test_a_setting_without_entries_is_a_list_in_messages_too(folder):
+    given = ("training.freeze=[encoder.embedding]", "training.trackers=[]", "tokenizer.extra_pieces=[<b>]")
+    found = changes(parse(folder), parse(folder, MINIMAL, *given))
+    assert {key: before for key, before, _ in found}["training.freeze"] == []
+    assert all(value != {} for _, *values in found for value in values)
+    settings = dict(settings_of(parse(folder, MINIMAL, *given).model_dump(mode="json")))
+    assert settings["training.trackers"] == []
+    assert settings["data.label_names"] == {}

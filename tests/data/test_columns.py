@@ -165,7 +165,11 @@ def test_languages_by_any_of_their_names_head_the_columns(tmp_path, suffix, head
     assert list(open_pairs(jsonl, "eng", "de_DE")) == [Pair("b", "a") if swaps else Pair("a", "b")]
 
 
-@pytest.mark.parametrize("head", ["English\tFrench", "source\ttarget", "Text\tTranslation", "id\tsentence\tlang"])
+@pytest.mark.parametrize(
+    "head",
+    ["English\tFrench", "source\ttarget", "Text\tTranslation", "id\tsentence\tlang", "sentence_en\tsentence_de",
+     "text_en\ttext_de", "SRC_SEG\tTRG_SEG", "Quelle\tZiel", "en text\tde text", "source.en\ttarget.de"],
+)  # fmt: skip
 def test_a_header_that_nobody_knows_is_no_pair(tmp_path, head):
     path = write(tmp_path / "x.tsv", head, "a\tb\tc")
     first, second, *_ = head.split("\t")
@@ -175,8 +179,10 @@ def test_a_header_that_nobody_knows_is_no_pair(tmp_path, head):
 
 
 @pytest.mark.parametrize(
-    "line", ["It\tEs", "No.\tNein.", "Text\ttext", "German\tDeutsch", "Hello\tHallo", "the source\tdie Quelle", "\t"]
-)
+    "line",
+    ["It\tEs", "No.\tNein.", "Text\ttext", "German\tDeutsch", "Hello\tHallo", "the source\tdie Quelle", "\t",
+     "is it\tes ist", "to be\tes ist", "no text\tkein Text"],
+)  # fmt: skip
 def test_short_first_pairs_are_no_header(tmp_path, line):
     path = write(tmp_path / "x.tsv", line, "a\tb")
     assert len(list(open_pairs(SourceConfig(tsv=path), "en", "de"))) == 2

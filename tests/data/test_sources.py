@@ -344,3 +344,19 @@ def test_a_dataset_that_is_not_there_is_one_line(tmp_path, monkeypatch):
     check_one_line(files.model_copy(update={"subset": "de-en"}), r"\(de-en\)")
     saved = config_dataset_on_disk(tmp_path)
     check_one_line(saved.model_copy(update={"split": "trian"}), "no split 'trian'.*did you mean 'train'")
+
+
+def test_a_file_that_is_not_utf8_is_told_once_for_each_content(tmp_path, caplog):
+    def told() -> list[str]:
+        caplog.clear()
+        for _ in range(3):  # a run reads its corpora several times, from several objects
+            assert len(list(open_pairs(SourceConfig(source=damaged, target=whole), "en", "de"))) == 3
+        return caplog.messages
+
+    damaged, whole = tmp_path / "latin.en", write(tmp_path / "whole.de", "a", "b", "c")
+    damaged.write_bytes(b"caf\xe9\nb\nn\xe9e\n")
+    problem = f"{damaged}: not UTF-8 in line 1 and in 1 more; the bytes were replaced by U+FFFD; convert the file"
+    assert told() == [f"{problem} (iconv -f latin1 -t utf-8)"]
+    assert told() == []
+    damaged.write_bytes(b"caf\xe9\nb\nc\n")
+    assert told() == [f"{problem.replace(' and in 1 more', '')} (iconv -f latin1 -t utf-8)"]

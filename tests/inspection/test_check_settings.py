@@ -99,6 +99,23 @@ def test_the_advice_is_a_command_that_fits(tmp_path, capfd, settings):
     assert "would fit" not in checked(capfd, *arguments)[0]
 
 
+def test_the_advised_command_trains_what_was_checked(tmp_path, capfd):
+    """It repeats the settings of the check, apart from those that it changes."""
+    path = write_config(tmp_path, PAIRS)
+    for side, name in enumerate(("b.en", "b.de")):
+        (tmp_path / name).write_text("".join(f"{row[side]}\n" for row in COMMON))
+    given = [f"data.train.source={tmp_path}/b.en", f"data.train.target={tmp_path}/b.de", "seed=7", "model.dropout=0.3",
+             "training.max_steps=60", "training.clip_norm=2.0"]  # fmt: skip
+    out, _ = checked(capfd, path, *(part for one in given for part in ("--set", one)))
+    (command,) = re.findall(r"try: s2s (train .*?[^\\])$", out, re.MULTILINE | re.DOTALL)
+    settings = shlex.split(command.replace("\\\n", " "))[1:][2::2]
+    assert [one for one in given if one in settings] == [one for one in given if one != "training.max_steps=60"]
+    keys = [one.split("=")[0] for one in settings]
+    assert len(keys) == len(set(keys))
+    config = load(Path(path), settings)
+    assert (config.seed, config.data.train[0].source.name, config.training.max_steps) == (7, "b.en", None)
+
+
 def test_a_config_without_an_initial_model_needs_no_torch(tmp_path):
     """It would take a second of two."""
     code = "import sys; from seq2seq.cli import main; main(sys.argv[1:]); sys.exit('torch' in sys.modules)"

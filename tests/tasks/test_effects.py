@@ -109,6 +109,23 @@ def test_a_key_without_effect_is_named_and_with_effect_it_is_not(folder, key):
         assert key not in (named(text, remedy, f"{key}={value}") if source else named(text, f"{key}={value}", remedy))
 
 
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        (("data.train={tmx: a.tmx, source_column: 3}",), "data.train.source_column"),
+        (("data.valid={tmx: a.tmx, target_column: x}",), "data.valid.target_column"),
+        (("tokenizer={kind: bpe, sampling: 0.2, sampling_nbest: 4}",), "tokenizer.sampling_nbest"),
+        (("data.train.noise={seed: 4}",), "data.train.noise"),
+        (("data.train.noise={upper: 0.0}",), "data.train.noise"),
+    ],
+)
+def test_a_key_without_effect_for_another_reason_is_named_once(folder, given, key):
+    (folder / "a.tmx").write_text("<tmx/>")
+    told = list(without_effect(config_file.parse(TEXT, overrides=given)))
+    assert [line.split(": no effect; ")[0] for line in told] == [key]
+    assert named(TEXT, "data.train.noise={upper: 0.1}", "tokenizer={kind: bpe, sampling: 0.2}") == set()
+
+
 def test_the_table_names_keys_that_exist_and_all_of_its_rows_are_tried():
     keys = {*_all_keys(Config), "classifier", "search", "evaluation"}
     rows = [name for names in WITHOUT_EFFECT for name in names]
