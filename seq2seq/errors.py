@@ -23,10 +23,10 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """All problems of a configuration; `problems` has one line for each, without the file's name."""
+    """All problems of a configuration; `problems` has one line for each, without the `origin`, the file's name."""
 
     def __init__(self, origin: str, problems: Iterable[str]):
-        self.problems = tuple(problems)
+        self.origin, self.problems = origin, tuple(problems)
         lines = list(self.problems[:MOST_PROBLEMS])
         if more := len(self.problems) - len(lines):
             lines.append(f"and {counted(more, 'more problem')}")

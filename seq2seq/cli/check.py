@@ -83,7 +83,10 @@ def command(
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in files]
         if config:
-            corpora = _from_config(paths[0], overrides)
+            from seq2seq.config.file import naming
+
+            with naming(config):
+                corpora = _from_config(paths[0], overrides)
         else:
             corpora = {"": _from_files(paths, source_language, target_language)}
         bar = tqdm(unit=" examples", unit_scale=True, disable=None, leave=False, desc="checking")

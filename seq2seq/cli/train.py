@@ -43,13 +43,15 @@ def command(
         options.only_for("training; leave out --dry-run", "overwrite")
     from seq2seq.workflows.train import resolve
 
-    settings, folder = resolve(config, overrides, run_dir)
+    path, settings, folder = resolve(config, overrides, run_dir)
+    from seq2seq.config.file import naming
     from seq2seq.tasks import run
 
-    if dry_run:
-        click.echo(run.describe(settings, folder))
-        return
-    result = run.train(settings, folder, shlex.join(["s2s", *sys.argv[1:]]), overwrite)
+    with naming(path):
+        if dry_run:
+            click.echo(run.describe(settings, folder))
+            return
+        result = run.train(settings, folder, shlex.join(["s2s", *sys.argv[1:]]), overwrite)
     if result is not None:
         _log_result(result, folder, settings)
 

@@ -4,6 +4,7 @@ back.
 The command line calls `load`; so does every module that reads the `config.yaml` of a run, which `dump` wrote.
 """
 
+import contextlib
 import copy
 import functools
 import io
@@ -29,6 +30,21 @@ MOST_PARENTS = 20  # of a key, so that a name of many dots is not nested as deep
 MOST_DIGITS = 9  # of the number of an entry of a list
 
 
+UNNAMED = "config"
+"""The origin of a problem that is found when the file's name is no longer known."""
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in problems of a configuration that show only next to models and corpora."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.origin != UNNAMED:
+            raise
+        raise ConfigError(str(path), error.problems) from error
+
+
 def load(path: Path, overrides: Sequence[str] = (), check_files: bool = True) -> Config:
     """Read a configuration, apply `KEY=VALUE` overrides, and check everything that can be checked without work.
 
@@ -43,7 +59,7 @@ def load(path: Path, overrides: Sequence[str] = (), check_files: bool = True) ->
 
 
 def parse(
-    text: str, origin: str = "config", folder: Path = Path(), overrides: Sequence[str] = (), check_files: bool = True
+    text: str, origin: str = UNNAMED, folder: Path = Path(), overrides: Sequence[str] = (), check_files: bool = True
 ) -> Config:
     """Read a configuration as `load` does, from text; relative paths are also looked up in `folder`."""
     values, problems = _read_values(text, origin)

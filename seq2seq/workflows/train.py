@@ -66,23 +66,26 @@ def train(
     """
     values = dict(changes or {}) | {f"training.{key}": value for key, value in training.items()}
     overrides = [f"{key}={as_yaml(value)}" for key, value in values.items()]
-    settings, folder = resolve(config, overrides, run_dir)
+    path, settings, folder = resolve(config, overrides, run_dir)
     from seq2seq.tasks import run
 
     given = {"run_dir": run_dir, "changes": None if changes is None else dict(changes)}
     given = {key: value for key, value in given.items() if value is not None} | training
     plain = json.loads(json.dumps(given, default=str))  # paths become text, as in the configuration
     shown = [repr(str(config))] * (config is not None) + [f"{key}={value!r}" for key, value in plain.items()]
-    result = run.train(settings, folder, f"seq2seq.train({', '.join(shown)})", overwrite)
+    with config_file.naming(path):
+        result = run.train(settings, folder, f"seq2seq.train({', '.join(shown)})", overwrite)
     return Run(folder.resolve(), result)
 
 
-def resolve(config: str | Path | None, overrides: Sequence[str], run_dir: str | Path | None) -> tuple[Config, Path]:
-    """Return the configuration of a file, or of the demonstration, and the run folder."""
+def resolve(
+    config: str | Path | None, overrides: Sequence[str], run_dir: str | Path | None
+) -> tuple[Path, Config, Path]:
+    """Return a configuration file, or that of the demonstration, what it says, and the run folder."""
     path = shipped_folder() / "configs" / "demo.yaml" if config is None else Path(config)
     settings = config_file.load(path, overrides)
     from seq2seq.tasks.run_folder import LATEST, RUNS, RunFolder
 
     if run_dir is None and path.stem == LATEST:
         raise UserError(f"{path}: name a run folder (--run-dir); {RUNS / LATEST} is the link to the newest run")
-    return settings, RunFolder.at(Path(run_dir) if run_dir is not None else RUNS / path.stem).path
+    return path, settings, RunFolder.at(Path(run_dir) if run_dir is not None else RUNS / path.stem).path

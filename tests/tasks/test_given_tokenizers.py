@@ -9,8 +9,10 @@ from support.multilingual_models import make_multilingual
 from support.number_words import CONFIG, WORDS, sentences
 from support.our_models import make_ours
 
+import seq2seq
 from seq2seq.cli import main
 from seq2seq.config import file as config_file
+from seq2seq.errors import ConfigError
 from seq2seq.store.model_folder import load_model
 
 STEPS = ("--set", "training.max_steps=2", "--set", "training.validate_every=2", "--set", "training.checkpoint_every=2")
@@ -68,3 +70,24 @@ def test_other_settings_and_models_of_many_languages_are_refused(teacher, tmp_pa
         assert "the tokenizers of tokenizer.init_from have two vocabularies; set it to" in capsys.readouterr().err
     assert not Path("runs/toy").exists()
     assert main(["train", "toy.yaml", *STEPS, *two[:2], "--set", "model.tied_embeddings=decoder", "--dry-run"]) == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "tokenizer.vocab_size=77",
+        "training.freeze=[nothing]",
+        "model.tied_embeddings=all",
+    ],
+)
+def test_problems_that_show_next_to_a_model_name_the_file_too(teacher, tmp_path, capsys, change):
+    if "tied" in change:
+        make_ours(tmp_path / "teacher", False, tied_embeddings="none")
+    commands = [["train", "toy.yaml"], ["train", "toy.yaml", "--dry-run"], ["check", "toy.yaml"]]
+    for command in commands[: 2 if "freeze" in change else 3]:
+        capsys.readouterr()
+        assert main([*command, "--set", change]) == 2
+        lines = [line for line in capsys.readouterr().err.splitlines() if "warning" not in line]
+        assert [line for line in lines if line.startswith("s2s: toy.yaml: ")] == lines[-1:], lines
+    with pytest.raises(ConfigError, match=r"^toy\.yaml: "):
+        seq2seq.train("toy.yaml", changes=dict([change.split("=", 1)]))
