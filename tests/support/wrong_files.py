@@ -24,6 +24,7 @@ data: {train: {source: text, target: text}, valid: {source: text, target: text},
 tokenizer: {vocab_size: 300}
 model: {preset: tiny, d_model: 16, num_heads: 2, d_ff: 16, num_encoder_layers: 1, num_decoder_layers: 1}
 training: {max_steps: 1, threads: 1, device: cpu}
+search: {beam_size: 1, max_length_ratio: 0.1}
 """
 
 
