@@ -4,6 +4,7 @@ A web page that is open in a browser must not use a server on the same machine, 
 checked. Keys are for servers that other machines can reach.
 """
 
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -42,6 +43,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 }
 INTERNAL = "internal_error"
+TOLD = "s2s.told"  # in the scope of a request
 
 
 class Keys:
@@ -123,6 +125,7 @@ class Guard:
         scope["app"] = self  # a router that is part of an application raises if it has no route
         request, begun = Request(scope, receive), time.monotonic()
         request_id = secrets.token_hex(8)
+        scope[TOLD] = functools.partial(self._told, request_id)
         status = GONE
 
         async def send_marked(message: Message) -> None:
@@ -140,9 +143,9 @@ class Guard:
             except ClientDisconnect:
                 status = GONE
             except Exception as error:
-                self._note(error, request_id)
+                body = told(request, error)
                 if status == GONE:
-                    await self._refused(request, error)(scope, receive, send_marked)
+                    await self._refused(request, error, body)(scope, receive, send_marked)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._service.metrics.requests.labels(route, status).inc()
@@ -161,22 +164,30 @@ class Guard:
                 403, "origin", "requests from other origins are not allowed; start it with --cors-origin ORIGIN"
             )
 
-    def _note(self, error: Exception, request_id: str) -> None:
-        body = explained(error)
+    def _told(self, request_id: str, error: Exception) -> dict[str, Any]:
+        body = _explained(error)
         if body["code"] == INTERNAL:
             logger.error("request %s: internal error: %s", request_id, _place(error))
         if not isinstance(error, HTTPException):
             self._service.metrics.refused.labels(body["code"]).inc()
+        return body
 
-    def _refused(self, request: Request, error: Exception) -> Response:
-        body = explained(error)
+    def _refused(self, request: Request, error: Exception, body: dict[str, Any]) -> Response:
         status = error.status if isinstance(error, Refusal) else getattr(error, "status_code", 500)
         is_plain = request.url.path.startswith(self._plain)
         words = f"{body['field']}: {body['message']}" if body["field"] else body["message"]
         return json_answer({"error": words if is_plain else body}, status, dict(getattr(error, "headers", None) or {}))
 
 
-def explained(error: Exception) -> dict[str, Any]:
+def told(request: Request, error: Exception) -> dict[str, Any]:
+    """Return the error as clients see it, after it was counted, and logged if it is internal.
+
+    The guard does this for all errors that reach it; what answers with an error of its own calls it.
+    """
+    return request.scope[TOLD](error)
+
+
+def _explained(error: Exception) -> dict[str, Any]:
     """Return the error as clients see it; an internal error reveals no details."""
     match error:
         case Refusal():

@@ -11,7 +11,7 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
 from seq2seq.languages import language_name
-from seq2seq.serve.guard import Keys, explained
+from seq2seq.serve.guard import Keys, told
 from seq2seq.serve.http import NO_STORE, fields_of_form
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.models import SIDES
@@ -62,7 +62,7 @@ class Page:
             model = self._service.models.translator(translating.source, translating.target, model.name)
             answers = await self._service.translated(request, translating)
         except Refusal as refusal:
-            words = html.escape(str(explained(refusal)["message"]))
+            words = html.escape(str(told(request, refusal)["message"]))
             return self._filled(text, number, f'<p role="alert">{words}</p>', refusal.status, fields)
         shown = html.escape(answers[0].text)
         language = bcp47_tag(model.target)

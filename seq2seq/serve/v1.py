@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from seq2seq import __version__
 from seq2seq.inference.translation import Translation
 from seq2seq.serve import metrics
-from seq2seq.serve.guard import Keys, explained
+from seq2seq.serve.guard import Keys, told
 from seq2seq.serve.http import (
     JSON,
     LINES,
@@ -72,7 +72,7 @@ class Api:
         """Answer with translations, together or streamed line by line."""
         answers = self._service.accept(await self._service.sourced(body), client_of(request.client))
         if body.stream:
-            return _Lines(_streamed(answers, body.details), lambda: self._service.leave(answers))
+            return _Lines(_streamed(request, answers, body.details), lambda: self._service.leave(answers))
         try:
             translations = await unless_gone(request, answers.joined())
             listed = [shown(translation, body.details) for translation in translations]
@@ -144,7 +144,7 @@ class _Lines(StreamingResponse):
             self._close()
 
 
-async def _streamed(answers: Translating, kinds: Collection[str]) -> AsyncIterator[bytes]:
+async def _streamed(request: Request, answers: Translating, kinds: Collection[str]) -> AsyncIterator[bytes]:
     try:
         async for index, piece, translation in answers.parts():
             span = [piece.begin, piece.begin + len(piece.text)]
@@ -152,7 +152,7 @@ async def _streamed(answers: Translating, kinds: Collection[str]) -> AsyncIterat
             yield to_json({"index": index, "source": span, "before": piece.before, **line}) + b"\n"
             await asyncio.sleep(0)  # lets the loop notice that the client has left; otherwise each write is logged
     except Exception as error:  # the status has been sent, so the last line contains the error
-        yield to_json({"error": explained(error)}) + b"\n"
+        yield to_json({"error": told(request, error)}) + b"\n"
     else:
         yield to_json({"done": True, **_head(answers), **_foot(answers)}) + b"\n"
 

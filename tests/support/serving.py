@@ -112,8 +112,9 @@ def serving(*typed: str | Path, port: int = 0) -> Iterator[Served]:
 
 
 def ask_inside(
-    service: Service, path: str, body: bytes, told: Callable[[dict], object] = lambda message: None
-) -> list[dict]:
+    service: Service, path: str, body: bytes, told: Callable[[dict], object] = lambda message: None,
+    access: Access | None = None, kind: str = "application/json",
+) -> list[dict]:  # fmt: skip
     """The messages of an answer that is asked for without a socket; `told` is called with each when it is sent."""
     parts: list[dict] = []
 
@@ -131,10 +132,10 @@ def ask_inside(
 
         scope = {
             "type": "http", "method": "POST", "path": path, "query_string": b"", "root_path": "", "scheme": "http",
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+            "headers": [(b"host", b"localhost"), (b"content-type", kind.encode())],
             "server": ("localhost", 1), "client": ("127.0.0.1", 1),
         }  # fmt: skip
-        await application(service, Access())(scope, receive, send)
+        await application(service, access or Access())(scope, receive, send)
 
     asyncio.run(ask())
     return parts

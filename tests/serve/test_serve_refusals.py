@@ -1,0 +1,72 @@
+"""What `s2s serve` tells and counts where it refuses a request, whichever way the request came. About 5 s."""
+
+import json
+import logging
+import re
+import threading
+from urllib.parse import urlencode
+
+import pytest
+from support.serving import ask_inside
+
+from seq2seq.serve.guard import Keys
+from seq2seq.serve.http import FORM, JSON
+from seq2seq.serve.limits import Limits
+from seq2seq.serve.models import Models
+from seq2seq.serve.served import ServedTranslator
+from seq2seq.serve.server import Access
+from seq2seq.serve.service import Service
+
+# Each way in which a text comes: path, type of the body, the field of the text, and other fields.
+WAYS = {
+    "v1": ("/v1/translate", JSON, "text", {}),
+    "a stream": ("/v1/translate", JSON, "text", {"stream": True}),
+    "LibreTranslate": ("/translate", JSON, "q", {"source": "en", "target": "de"}),
+    "a form of LibreTranslate": ("/translate", FORM, "q", {"source": "en", "target": "de"}),
+    "the page": ("/", FORM, "text", {"direction": "0"}),
+}
+# Each reason, with the limits and the text that lead to it.
+REASONS = {
+    "deadline": (Limits(deadline_seconds=0.2), "wait"),
+    "internal_error": (Limits(), "fail"),
+    "key": (Limits(), "a man"),
+    "too_large": (Limits(request_characters=9), "a man rides"),
+}
+
+
+def told_and_counted(reason, way, folder, translator):
+    """The last bytes of the answer, and how often each reason was counted."""
+    leave = threading.Event()
+
+    class Failing(ServedTranslator):
+        def compute(self, texts, settings):
+            if texts[0].text == "fail":
+                raise RuntimeError("no")
+            leave.wait(20)
+            return super().compute(texts, settings)
+
+    limits, text = REASONS[reason]
+    path, kind, field, fields = WAYS[way]
+    service = Service(Models([Failing("one", folder / "one", translator, {})]), limits)
+    service.worker.start()
+    access = Access(keys=Keys(["mine"])) if reason == "key" else Access()
+    body = {field: text, **fields}
+    sent = (json.dumps(body) if kind == JSON else urlencode(body)).encode()
+    first, *parts = ask_inside(service, path, sent, access=access, kind=kind)
+    leave.set()
+    service.queue.close()
+    counted = re.findall(r's2s_refused_total\{reason="(\w+)"\} (\S+)', service.metrics.text().decode())
+    return first["status"], b"".join(part.get("body", b"") for part in parts), dict(counted)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("reason", REASONS)
+def test_each_refusal_is_counted_once_and_an_internal_error_is_logged(reason, way, folder, translator, caplog):
+    with caplog.at_level(logging.ERROR, "seq2seq.serve.guard"):
+        status, answer, counted = told_and_counted(reason, way, folder, translator)
+    assert counted == {reason: "1.0"}, answer
+    is_begun = way == "a stream" and reason in ("deadline", "internal_error")
+    assert (status == 200) is is_begun
+    if is_begun:
+        assert json.loads(answer.splitlines()[-1])["error"]["code"] == reason
+    assert ["internal error: RuntimeError" in line for line in caplog.messages] == [True] * (reason == "internal_error")
