@@ -12,7 +12,7 @@ from typing import Any
 from seq2seq.errors import UserError, some_of
 from seq2seq.inference.pivot import pivot_of
 from seq2seq.inference.translator import Translator
-from seq2seq.languages import language_code, own_code
+from seq2seq.languages import language_code, language_name, own_code
 from seq2seq.lines import shown_name
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.served import ServedClassifier, ServedModel, ServedTranslator, Settings, tag_of
@@ -174,15 +174,19 @@ class Models:
         """Return the source language of a request; for `auto`, that of its texts, if the models that fit have several.
 
         Raises:
-            Refusal: the language of the texts is not clear.
+            Refusal: the language of the texts is not clear, or is clearly another one than the only one that fits.
         """
         if source is None or source.lower() != AUTO:
             return source
         fitting = [one for one in self.translators if name in (None, one.name) and one.has("target", target)]
         known = sorted({language for one in fitting for language in _names(one, "source")})
+        sample = " ".join(texts)[:LONGEST_SAMPLE]
         if len(set(map(language_code, known))) < 2:
+            if known and _identifier(tuple(sorted(self.languages()))).is_other(sample, known[0]):
+                only = f"the text is not in {language_name(known[0])}, the only source language that fits"
+                raise bad(f"{only}; name the source to translate it nevertheless", "source")
             return source
-        found = _identifier(tuple(known)).ranked(" ".join(texts)[:LONGEST_SAMPLE])
+        found = _identifier(tuple(known)).ranked(sample)
         if not found or found[0][1] < LEAST_GUESS:
             raise _unclear(known)
         return found[0][0]

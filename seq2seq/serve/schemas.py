@@ -37,7 +37,11 @@ class TranslateRequest(Body):
     """The body of `POST /v1/translate`, which other dialects make too. `GET /v1/models` lists the possible values."""
 
     model: str | None = Field(None, description="Name of a model [default: the first model of the language pair].")
-    source: str | None = Field(None, description="Language of the text; optional if only one direction fits.")
+    source: str | None = Field(
+        None,
+        description="Language of the text; optional if only one direction fits. auto: the one of the texts, among the "
+        "source languages of the models that fit.",
+    )
     target: str | None = Field(None, description="Language to translate into; optional if only one direction fits.")
     format: Literal["text", "plain", "html", "xml", "markdown"] = Field(
         "text",

@@ -1,5 +1,6 @@
 """A server of models of many languages: each request has its direction, over one engine, as `s2s translate` has it."""
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -14,11 +15,13 @@ from seq2seq.cli import main
 from seq2seq.errors import UserError
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
-from seq2seq.languages import languages_named
-from seq2seq.serve.limits import Refusal
+from seq2seq.languages import languages_named, own_code
+from seq2seq.serve.limits import Limits, Refusal
 from seq2seq.serve.models import Models, load
 from seq2seq.serve.queue import Text
+from seq2seq.serve.schemas import TranslateRequest
 from seq2seq.serve.served import Settings, _fits
+from seq2seq.serve.service import Service
 from seq2seq.text.direction import Direction
 
 transformers = pytest.importorskip("transformers")
@@ -36,6 +39,7 @@ def place(tmp_path_factory) -> Path:
     make_multilingual(place / "mbart25", "mbart25")
     make_marian(place / "opus", languages=LANGUAGES)
     quick_model(place / "pair")
+    make_many(place / "fan", ["en"], ["de", "fr"], "both")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(place / "cache"))
         yield place
@@ -303,6 +307,33 @@ def test_auto_needs_no_language_where_the_target_has_one_source(place, tmp_path)
     assert models.translator(models.source_of(["12"], "auto", "en", None), "en").name == "back"
     with pytest.raises(Refusal, match="not clear"):
         models.translator("auto", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        ("Tom ist hier und schläft im Haus.", True),  # in the target language
+        ("今日はとても良い天気ですね。", True),  # in a script that no model has
+        ("Tom is here and sleeps in the house.", False),
+        ("Das", False),  # too short to be clear
+        ("12 + 30", False),
+        ("", False),
+    ],
+)
+def test_auto_refuses_what_is_clearly_not_in_the_only_source_language(place, text, is_refused):
+    """In the models of one direction, of one source and many targets, and of both with the same source."""
+    for names in (["pair"], ["fan"], ["pair", "fan"]):
+        models = load([place / name for name in names], {"engine": "torch"}, {"device": "cpu"})
+        service = Service(models, Limits())
+        asked = TranslateRequest(text=["", text], source="auto", target="de")
+        if is_refused:
+            with pytest.raises(Refusal, match="not in English, the only source language that fits; name the source"):
+                asyncio.run(service.sourced(asked))
+        else:
+            found = asyncio.run(service.sourced(asked))
+            assert own_code(models.translator(found.source, found.target).source) == "en"
+        named = asyncio.run(service.sourced(asked.model_copy(update={"source": "en"})))
+        assert named.source == "en"
 
 
 def test_the_only_language_of_a_side_needs_no_name(tmp_path):
