@@ -129,7 +129,7 @@ class LibreTranslate:
         least = LEAST_CONFIDENCE if len(self._service.models.sources) > 1 else CERTAIN
         if guess and guess[0]["confidence"] >= least:
             source = guess[0]["language"] if self._has(guess[0]["language"], target) else source
-        model = self._model(source, target)
+        model = self._model(source, target, body.format != "text")
         columns: dict[str, list[Any]] = {"translatedText": texts, "alternatives": [[] for _ in texts]}
         if model is not None:
             limits, beam = self._service.limits, model.translator.config.beam_size
@@ -149,8 +149,10 @@ class LibreTranslate:
             columns["detectedLanguage"] = guess[:1] * len(texts)
         return json_answer({name: values if is_list else values[0] for name, values in columns.items()})
 
-    def _model(self, source: str, target: str) -> ServedTranslator | None:
+    def _model(self, source: str, target: str, explains: bool = False) -> ServedTranslator | None:
         """Return the model of a language pair; None if both languages are the same, and texts are returned unchanged.
+
+        With `explains`, models with alignments come before those without.
 
         Raises:
             Refusal: there is no such model; the message is that of LibreTranslate.
@@ -160,7 +162,7 @@ class LibreTranslate:
             if language.lower() != AUTO and models.translators and not models.knows(language):
                 raise bad(f"{_shown(language)} is not supported")
         try:
-            model = models.translator(source, target)
+            model = models.translator(source, target, explains=explains)
             is_copy = model.source is not None and model.source == model.target
             return None if is_copy else model
         except Refusal as refusal:

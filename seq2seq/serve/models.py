@@ -3,6 +3,7 @@
 `s2s serve` loads them; `service` gets from `Models` the translator of a language pair, or the classifier.
 """
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Sequence
@@ -134,11 +135,13 @@ class Models:
         is_open = isinstance(model, ServedTranslator) and bool(model.choices)
         return model.directed(settings.direction) if is_open and settings.direction != UNNAMED else model
 
-    def translator(self, source: str | None, target: str | None, name: str | None = None) -> ServedTranslator:
+    def translator(
+        self, source: str | None, target: str | None, name: str | None = None, explains: bool = False
+    ) -> ServedTranslator:
         """Return the model with this name, or the first model of a language pair.
 
         A side may be left out (None, or `auto` for the source) if only models of one language pair fit. Models of many
-        languages come after those of one pair.
+        languages come after those of one pair. With `explains`, models with alignments come before those without.
 
         Raises:
             Refusal: there is no such model, or models of several language pairs fit.
@@ -157,18 +160,17 @@ class Models:
         fitting = [model for model in by_source if model.has("target", target)]
         if not fitting:
             raise _unknown("into", target, by_source, "target")
-        if all(model.choices for model in fitting):
-            return fitting[0].towards(wanted, target)
-        fitting = [model for model in fitting if not model.choices]
+        pairs = [model for model in fitting if not model.choices]
         exact = [
             model
-            for model in fitting
+            for model in pairs
             if tag_of(wanted) in ("", tag_of(model.source)) and tag_of(target) in ("", tag_of(model.target))
         ]
-        if len({(tag_of(model.source), tag_of(model.target)) for model in exact or fitting}) > 1:
+        if len({(tag_of(model.source), tag_of(model.target)) for model in exact or pairs}) > 1:
             missing = "target" if target is None else "source"
-            raise bad(f"several models fit; name one of {_directions(fitting)}", missing)
-        return (exact or fitting)[0]
+            raise bad(f"several models fit; name one of {_directions(pairs)}", missing)
+        ordered = [*(exact or pairs), *(model for model in fitting if model.choices)]
+        return _first(ordered, wanted, target, explains)
 
     def source_of(self, texts: Sequence[str], source: str | None, target: str | None, name: str | None) -> str | None:
         """Return the source language of a request; for `auto`, that of its texts, if the models that fit have several.
@@ -214,6 +216,19 @@ class Models:
         if len(fitting) != 1:
             raise bad(f"name one of the classifiers: {some_of([model.name for model in self.classifiers])}", "model")
         return fitting[0]
+
+
+def _first(
+    models: Sequence[ServedTranslator], source: str | None, target: str | None, explains: bool
+) -> ServedTranslator:
+    """Return the first model, or with `explains` the first with alignments of the same direction, if there is one."""
+    first = models[0].towards(source, target)
+    for model in models if explains and not first.can_explain else ():
+        with contextlib.suppress(Refusal):  # a language is not clear
+            one = model.towards(source or first.source, target or first.target)
+            if one.can_explain:
+                return one
+    return first
 
 
 def _names(model: ServedTranslator, side: str) -> list[str]:

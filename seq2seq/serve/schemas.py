@@ -36,7 +36,10 @@ class GlossaryBody(BaseModel):
 class TranslateRequest(Body):
     """The body of `POST /v1/translate`, which other dialects make too. `GET /v1/models` lists the possible values."""
 
-    model: str | None = Field(None, description="Name of a model [default: the first model of the language pair].")
+    model: str | None = Field(
+        None,
+        description="Name of a model [default: the first model of the language pair that has what is requested].",
+    )
     source: str | None = Field(
         None,
         description="Language of the text; optional if only one direction fits. auto: the one of the texts, among the "
@@ -75,6 +78,13 @@ class TranslateRequest(Body):
     def explains(self) -> bool:
         """Whether alignments, probabilities or confidence are requested."""
         return not {"sentences", *KINDS}.isdisjoint(self.details)
+
+    @property
+    def needs_alignments(self) -> bool:
+        """Whether details, terms or documents are requested, which need the alignments of a model."""
+        given = self.glossary
+        terms = [*given.entries, *given.names] if isinstance(given, GlossaryBody) else given
+        return self.explains or self.is_document or bool(terms)
 
     @property
     def prefixes(self) -> list[str]:

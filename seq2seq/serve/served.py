@@ -7,7 +7,7 @@ import copy
 import functools
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,12 @@ from seq2seq.inference.translator import Translator
 from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import is_same_language, languages_named
 from seq2seq.lines import as_one_line
+from seq2seq.markup.translation import FORMATS
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.queue import Text
 from seq2seq.store.direction import one_direction
 from seq2seq.store.opened import Opened, fingerprint
+from seq2seq.text.alignment import KINDS
 from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.text.glossary import Glossary
 
@@ -263,7 +265,8 @@ class ServedTranslator(ServedModel):
         shown = {"beam_size": search.beam_size, "length_penalty": search.length_penalty}
         languages = {"languages": self.choices} if self.choices else {}
         languages |= {"pivot": self.pivot} if self.pivot else {}
-        return {**super().facts(), "source": self.source, "target": self.target, **languages, "search": shown}
+        named = {"source": self.source, "target": self.target, **languages}
+        return {**super().facts(), **named, "search": shown, "abilities": abilities_of([self])}
 
     @functools.cached_property
     def aligner(self) -> "Aligner":
@@ -300,6 +303,16 @@ class ServedClassifier(ServedModel):
     def facts(self) -> dict[str, Any]:
         """Return the entry of the model in `/v1/models`."""
         return {**super().facts(), "labels": list(self.classifier.labels)}
+
+
+def abilities_of(models: Iterable[ServedTranslator]) -> dict[str, Any]:
+    """Return the possible values of the fields of a request for which one of these models needs alignments."""
+    can_explain = any(model.can_explain for model in models)
+    return {
+        "formats": ["text", *(sorted(FORMATS) if can_explain else [])],
+        "details": ["sentences", *KINDS, "terms"] if can_explain else [],
+        "glossary": can_explain,
+    }
 
 
 def _fits(requested: str | None, has: str | None) -> bool:

@@ -17,7 +17,6 @@ from starlette.requests import Request
 
 from seq2seq.errors import UserError
 from seq2seq.inference.translation import Translation
-from seq2seq.markup.translation import FORMATS
 from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.http import Bodies, client_of, unless_gone
 from seq2seq.serve.limits import SHARES, Limits, Refusal, bad, unsupported
@@ -26,7 +25,7 @@ from seq2seq.serve.models import AUTO, Models
 from seq2seq.serve.queue import Full, Job, Queue, Text, Worker
 from seq2seq.serve.request import Answers, Documents, Translating
 from seq2seq.serve.schemas import GlossaryBody, TranslateRequest
-from seq2seq.serve.served import ServedTranslator, Settings, Terms
+from seq2seq.serve.served import ServedTranslator, Settings, Terms, abilities_of
 from seq2seq.text.alignment import KINDS
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.parts import Part, cut
@@ -48,7 +47,6 @@ class Service:
         self.models, self.limits, self.metrics = models, limits, Metrics()
         self.bodies = Bodies(limits)
         self.glossaries = (glossaries or Glossaries()).fitting(models)
-        self._can_explain = any(model.can_explain for model in models.translators)
         self.draining = False
         self.queue = Queue(limits.queue_sentences, limits.queue_characters)
         self.worker = Worker(self.queue, self._compute, self.metrics, limits.batch_seconds, limits.batch_characters)
@@ -95,10 +93,8 @@ class Service:
     def abilities(self) -> dict[str, Any]:
         """Return the possible values of the fields of a request on this server; others are refused."""
         return {
-            "formats": ["text", *(sorted(FORMATS) if self._can_explain else [])],
+            **abilities_of(self.models.translators),
             "split": ["lines", "sentences", "none"],
-            "details": ["sentences", *KINDS, "terms"] if self._can_explain else [],
-            "glossary": self._can_explain,
             "glossaries": sorted(self.glossaries.named),
             "default_glossaries": list(self.glossaries.default_names),
             "glossaries_of_directions": {
@@ -127,7 +123,7 @@ class Service:
             Refusal: the request is wrong or too large, or the queue has no room.
         """
         self._check_abilities(asked)
-        model = self.models.translator(asked.source, asked.target, asked.model)
+        model = self.models.translator(asked.source, asked.target, asked.model, asked.needs_alignments)
         terms = self._terms(asked.glossary, model)
         beam_size = model.translator.config.beam_size
         self._check_limits(asked, beam_size)

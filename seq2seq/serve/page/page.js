@@ -331,6 +331,7 @@ function showFacts() {
 // Another model was chosen.
 function turned() {
   if (!models.length) return;
+  abilities = { ...abilities, ...served().abilities };
   text.lang = tagOf("source");
   $("swap").hidden = !turns() && reverse() < 0;
   for (const side of ["source", "target"].filter($))
