@@ -20,6 +20,7 @@ from seq2seq.serve.served import ServedTranslator
 from seq2seq.serve.service import Service
 from seq2seq.text.writing import bcp47_tag
 
+NO_CACHE = {"Cache-Control": "no-cache"}  # browsers ask again, so that the files fit each other after an upgrade
 FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"
 KEY = '<p><label for="api_key">Key</label> <input id="api_key" name="api_key" type="password"></p>'
@@ -38,7 +39,7 @@ class Page:
         return [
             Route("/", self.show),
             Route("/", self.translate, methods=["POST"]),
-            *(Route(f"/{path.name}", lambda request, path=path: FileResponse(path)) for path in files),
+            *(Route(f"/{path.name}", lambda request, path=path: FileResponse(path, headers=NO_CACHE)) for path in files),
         ]
 
     async def show(self, request: Request) -> Response:
