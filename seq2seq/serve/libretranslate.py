@@ -13,13 +13,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from seq2seq.languages import language_name, own_code
+from seq2seq.languages import is_same_language, language_name, own_code
 from seq2seq.serve import http
 from seq2seq.serve.guard import Keys
 from seq2seq.serve.http import (
@@ -170,17 +171,31 @@ class LibreTranslate:
                 raise
             if code(source).lower() == code(target).lower():
                 return None
+            if self._has(source, target):  # a language has several names, which the message lists
+                raise
             names = [f"{language_name(each)} ({_shown(each)})" for each in (target, source)]
             raise bad("{} is not available as a target language from {}".format(*names)) from refusal
 
     @functools.cached_property
     def _codes(self) -> dict[str, str]:
-        """The code of each language: two letters for that of a model of many languages, if it alone has them."""
+        """The code of each language; names of one language in several models have the same code.
+
+        A name in a model of many languages has the code of a model of one pair, or else two letters, unless these are
+        of several languages.
+        """
         models = self._service.models
         names = models.languages()
-        counts = Counter(map(own_code, names))
-        many = {name for model in models.translators for known in model.choices.values() for name in known}
-        return {name: own_code(name) if name in many and counts[own_code(name)] == 1 else code(name) for name in names}
+        many = [set(chain.from_iterable(model.choices.values())) for model in models.translators]
+        several = {own for known in many for own, count in Counter(map(own_code, known)).items() if count > 1}
+        pairs = names.keys() - set().union(*many)
+        codes = {name: code(name) for name in names}
+        for name in names.keys() - pairs:
+            own = own_code(name)
+            alike = [other for other in names if own_code(other) == own]
+            if own not in several and all(is_same_language(name, other) for other in alike):
+                given = {codes[other] for other in pairs.intersection(alike)}
+                codes[name] = given.pop() if len(given) == 1 else own
+        return codes
 
     @functools.cached_property
     def _identifier(self) -> Identifier:
@@ -188,15 +203,21 @@ class LibreTranslate:
 
     @functools.cached_property
     def _languages(self) -> list[dict[str, Any]]:
-        codes = self._codes
+        targets: dict[str, set[str]] = {}
+        for name, others in self._service.models.languages().items():
+            own = self._codes[name]
+            targets.setdefault(own, {own}).update(self._codes[other] for other in others)
+        names = {own: language_name(own) for own in sorted(targets)}
+        counts = Counter(names.values())
         return [
-            {
-                "code": codes[name],
-                "name": language_name(name),
-                "targets": sorted({codes[name], *(codes[one] for one in targets)}),
-            }
-            for name, targets in sorted(self._service.models.languages().items())
+            {"code": own, "name": name if counts[name] == 1 else f"{name} ({own})", "targets": sorted(targets[own])}
+            for own, name in names.items()
         ]
+
+    @property
+    def _first(self) -> dict[str, Any] | None:
+        """The entry of the first language with other targets; None if the models name no languages."""
+        return max(self._languages, key=lambda one: len(one["targets"]) > 1, default=None)
 
     async def detect(self, request: Request, body: DetectBody) -> Response:
         """Answer with the possible languages of a text on this server, the likeliest first."""
@@ -212,10 +233,11 @@ class LibreTranslate:
 
     async def settings(self, request: Request) -> Response:
         """Answer with the settings that LibreTranslate's page requests."""
-        languages = self._service.models.languages()
-        source = next((name for name in sorted(languages) if languages[name]), None)
-        sides = {"source": source, "target": min(languages[source] - {source}, default=None) if source else None}
-        shown = {side: {"code": self._codes[name], "name": language_name(name)} for side, name in sides.items() if name}
+        entries = {one["code"]: one for one in self._languages}
+        source = self._first
+        target = next((own for own in source["targets"] if own != source["code"]), None) if source else None
+        sides = {"source": source, "target": entries.get(target)}
+        shown = {side: {"code": one["code"], "name": one["name"]} for side, one in sides.items() if one}
         limits = self._service.limits
         return json_answer(
             {
@@ -238,15 +260,13 @@ class LibreTranslate:
         guesses = await asyncio.to_thread(self._identifier.ranked, " ".join(texts)[:LONGEST_SAMPLE])
         shown = [{"confidence": round(100 * share, 1), "language": self._codes[name]} for name, share in guesses]
         likely = [guess for guess in shown if guess["confidence"] >= LEAST_CONFIDENCE]
-        return likely or [{"confidence": 0.0, "language": language} for language in self._service.models.sources[:1]]
+        return likely or ([{"confidence": 0.0, "language": self._first["code"]}] if self._first else [])
 
     def _has(self, source: str, target: str) -> bool:
-        """Whether there is a model for this language pair, or both languages are the same."""
-        try:
-            self._model(source, target)
-        except Refusal:
-            return False
-        return True
+        """Whether a model has this language pair, or both languages are the same."""
+        models = self._service.models.translators
+        is_same = code(source).lower() == code(target).lower()
+        return is_same or any(model.has("source", source) and model.has("target", target) for model in models)
 
     async def _body(self, request: Request, kind: type[BaseModel]) -> Any:
         """Return the body of a request, made from its body and address.

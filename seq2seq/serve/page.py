@@ -39,7 +39,10 @@ class Page:
         return [
             Route("/", self.show),
             Route("/", self.translate, methods=["POST"]),
-            *(Route(f"/{path.name}", lambda request, path=path: FileResponse(path, headers=NO_CACHE)) for path in files),
+            *(
+                Route(f"/{path.name}", lambda request, path=path: FileResponse(path, headers=NO_CACHE))
+                for path in files
+            ),
         ]
 
     async def show(self, request: Request) -> Response:
