@@ -54,7 +54,8 @@ REFUSED_PORTS = frozenset(
     "--max-queue",
     type=options.Number(Range(1, 10**6)),
     default=1000,
-    help="Maximum number of waiting sentences of one client. Its further requests are refused.",
+    help="Maximum number of waiting sentences of one client. Its further requests are refused; a single request may "
+    "have more.",
 )
 @click.option(
     "--max-texts", type=options.Number(Range(1, 10**6)), default=100, help="Maximum number of texts in a request."
@@ -74,7 +75,7 @@ REFUSED_PORTS = frozenset(
     "--max-beam",
     type=options.Number(ranges.BEAM_SIZE),
     default=10,
-    help="Maximum beam size that a client may request.",
+    help="Maximum beam size that a client may request; the model's own is always allowed.",
 )
 @click.option(
     "--deadline",

@@ -125,6 +125,7 @@ class LibreTranslate:
             raise unsupported("format", f"{body.format} format is not supported")
         is_list = isinstance(body.q, list)
         texts = body.q if is_list else [body.q]
+        self._service.check_texts(texts)
         source, target = (ALIASES.get(code.lower(), code) for code in (body.source, body.target))
         guess = await self._guess(texts) if source.lower() == AUTO else []
         least = LEAST_CONFIDENCE if len(self._service.models.sources) > 1 else CERTAIN
@@ -221,7 +222,9 @@ class LibreTranslate:
 
     async def detect(self, request: Request, body: DetectBody) -> Response:
         """Answer with the possible languages of a text on this server, the likeliest first."""
-        return json_answer(await self._guess(body.q if isinstance(body.q, list) else [body.q]))
+        texts = body.q if isinstance(body.q, list) else [body.q]
+        self._service.check_texts(texts)
+        return json_answer(await self._guess(texts))
 
     async def suggest(self, request: Request) -> Response:
         """Refuse suggestions of users."""

@@ -33,11 +33,12 @@ class Limits:
     documents: int = 16
     """Requests of one client for documents at the same time."""
     queue_sentences: int = 1_000
-    """Waiting sentences of one client; above it, further requests of this client are refused."""
+    """Waiting sentences of one client; above it, further requests of this client are refused. A client without waiting
+    sentences may send more in one request, so that this limits no request."""
     alternatives: int = 10
     """Alternatives of each text, in addition to the best."""
     beam_size: int = 10
-    """Beam size that a client may request."""
+    """Beam size that a client may request; that of the model is always allowed."""
     deadline_seconds: float = 60.0
     """Time from the last byte of a request to its answer."""
     receive_seconds: float = 20.0

@@ -54,9 +54,18 @@ class TranslateRequest(Body):
     split: Literal["lines", "sentences", "none"] = Field(
         "lines", description="Units that are translated independently. With lines, results are those of s2s translate."
     )
-    alternatives: int = Field(0, ge=0, description="Next best translations of each text; fewer than beam_size.")
+    alternatives: int = Field(
+        0,
+        ge=0,
+        description="Next best translations of each text; fewer than beam_size, and at most limits.alternatives.",
+    )
     prefix: str | list[str] | None = Field(None, description="Required beginning of each translation.")
-    beam_size: int | None = Field(None, ge=1)
+    beam_size: int | None = Field(
+        None,
+        ge=1,
+        description="Hypotheses of the search; at most limits.beam_size, or the model's own if that is larger "
+        "[default: the model's own].",
+    )
     details: list[Literal["sentences", "alignment", "words", "confidence", "terms"]] = Field(
         [], description="Further fields of answers to texts, not to documents; spans are in code points."
     )

@@ -138,7 +138,7 @@ class Service:
             beam = asked.beam_size or beam_size
             message = f"a beam of {beam} has {beam - 1} alternatives at most; request a larger beam_size"
             raise bad(message, "alternatives" if asked.alternatives else "beam_size") from error
-        self._check_texts(asked.texts)
+        self.check_texts(asked.texts)
         weight = max(1.0, (asked.beam_size or beam_size) / beam_size)
         longest = int(self.limits.line_characters / weight)
         parts = [cut(text, "none" if asked.is_document else asked.split, longest) for text in asked.texts]
@@ -171,7 +171,7 @@ class Service:
             Refusal: as in `accept`.
         """
         model = self.models.classifier(name)
-        self._check_texts(texts)
+        self.check_texts(texts)
         rows = [Text(text) for text in texts]
         self._check_lines(rows, self.limits.line_characters)
         return self._enter(Answers(model, Settings(model.name), rows, self.limits.deadline_seconds, client, 1.0))
@@ -219,7 +219,12 @@ class Service:
         if asked.alternatives > self.limits.alternatives:
             raise bad(f"at most {self.limits.alternatives}", "alternatives", "too_large")
 
-    def _check_texts(self, texts: Sequence[str]) -> None:
+    def check_texts(self, texts: Sequence[str]) -> None:
+        """Check the number and size of the texts of a request, whatever is done with them.
+
+        Raises:
+            Refusal: they are over a limit.
+        """
         limits = self.limits
         if len(texts) > limits.texts:
             raise Refusal(413, "too_large", f"at most {limits.texts:,} texts in a request", "text")

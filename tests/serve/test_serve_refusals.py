@@ -12,7 +12,7 @@ from support.serving import ask_inside
 from seq2seq.serve.guard import Keys
 from seq2seq.serve.http import FORM, JSON
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.models import Models
+from seq2seq.serve.models import Models, load
 from seq2seq.serve.served import ServedTranslator
 from seq2seq.serve.server import Access
 from seq2seq.serve.service import Service
@@ -70,3 +70,41 @@ def test_each_refusal_is_counted_once_and_an_internal_error_is_logged(reason, wa
     if is_begun:
         assert json.loads(answer.splitlines()[-1])["error"]["code"] == reason
     assert ["internal error: RuntimeError" in line for line in caplog.messages] == [True] * (reason == "internal_error")
+
+
+@pytest.mark.parametrize("texts", [["a"] * 4, ["a" * 300, "b" * 201], "a" * 501])
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/translate", {}),
+        ("/v1/translate", {"stream": True}),
+        ("/v1/translate", {"format": "html"}),
+        ("/v1/classify", {}),
+        ("/translate", {"source": "en", "target": "de"}),
+        ("/translate", {"source": "de", "target": "de"}),  # returned unchanged
+        ("/translate", {"source": "auto", "target": "de"}),
+        ("/detect", {}),
+    ],
+)
+def test_texts_over_the_limits_are_refused_by_every_path(path, fields, texts, folder):
+    """Whatever is done with them; a request at the limits is answered."""
+    models = load([folder / "one", folder / "labels"], {"engine": "torch", "threads": 1}, {"device": "cpu"})
+    service = Service(models, Limits(texts=3, request_characters=500, line_characters=1000))
+    service.worker.start()
+    name = "text" if path.startswith("/v1") else "q"
+    for sent, status in ((texts, 413), (["a" * 300, "b" * 200, ""], 200)):
+        first, *parts = ask_inside(service, path, json.dumps({name: sent, **fields}).encode())
+        assert first["status"] == status, parts
+    service.queue.close()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+def test_the_beam_of_the_model_is_always_allowed(limit, folder, translator):
+    """And a wider one up to `--max-beam`; the description and the help say so."""
+    own = translator.config.beam_size
+    service = Service(load([folder / "one"], {"engine": "torch"}, {"device": "cpu"}), Limits(beam_size=limit))
+    service.worker.start()
+    for beam in range(1, 8):
+        first, *_ = ask_inside(service, "/v1/translate", json.dumps({"text": "a", "beam_size": beam}).encode())
+        assert (first["status"] == 200) is (beam <= max(own, limit))
+    service.queue.close()
