@@ -78,8 +78,13 @@ class Keys:
     def __bool__(self) -> bool:
         return bool(self._digests)
 
-    def admit(self, request: Request, given: Any = None) -> None:
+    def admit(self, request: Request, given: Any = None, way: str = "send Authorization: Bearer KEY") -> None:
         """Accept a request with a key, as a Bearer token or `given` in its body or address.
+
+        Args:
+            request: the request.
+            given: key in the body or address.
+            way: how clients give a key, for the message to those that have none.
 
         Raises:
             Refusal: the request has no key, or an unknown one.
@@ -89,7 +94,7 @@ class Keys:
         header = _BEARER.fullmatch(request.headers.get("authorization", ""))
         key = _sent(header.group(1)) if header else given
         if not isinstance(key, str) or not key:
-            raise Refusal(403, "key", "this server needs a key: Authorization: Bearer KEY, or api_key")
+            raise Refusal(403, "key", f"this server needs a key; {way}")
         digest = _digest(key)
         known = [hmac.compare_digest(digest, other) for other in self._digests]  # all, for a constant time
         if not any(known):

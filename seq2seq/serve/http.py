@@ -23,7 +23,8 @@ NO_STORE = {"Cache-Control": "no-store"}
 JSON, FORM, PARTS = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 LINES = "application/x-ndjson"
 MOST_FIELDS = 200
-# Other parameters, such as charset, are ignored, because not every codec of Python is safe for untrusted bytes.
+_CHARSET = re.compile(r';\s*charset="?([^";\s]*)', re.IGNORECASE)
+# Other charsets than UTF-8 are not read, because not every codec of Python is safe for untrusted bytes.
 _BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^";\s]{1,70}))', re.IGNORECASE)
 GONE = 499  # nginx's status for a client that has left
 
@@ -85,6 +86,17 @@ class Bodies:
         """Refuse a body if too many bytes of this client, or of all clients, are being received."""
         if self._held[client] > self._most or self._held.total() > SHARES * self._most:
             raise Refusal(503, "too_many_bytes", "too many requests at a time; try again", retry_after=5)
+
+
+def check_charset(request: Request) -> None:
+    """Check that a form is in UTF-8, as which it is read.
+
+    Raises:
+        Refusal: its type names another encoding.
+    """
+    found = _CHARSET.search(request.headers.get("content-type", ""))
+    if found and found[1].lower() not in ("utf-8", "utf8", "us-ascii"):
+        raise bad("the form is not in UTF-8; encode it as UTF-8, and leave out charset")
 
 
 def fields_of_form(raw: bytes) -> dict[str, Any]:

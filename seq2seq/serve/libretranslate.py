@@ -27,6 +27,7 @@ from seq2seq.serve.http import (
     FORM,
     JSON,
     PARTS,
+    check_charset,
     fields_of_form,
     fields_of_parts,
     json_answer,
@@ -281,8 +282,10 @@ class LibreTranslate:
         fields: Any = fields_of_form(request.scope["query_string"])
         match media_type(request):
             case "" | http.FORM:
+                check_charset(request)
                 fields |= fields_of_form(raw)
             case http.PARTS:
+                check_charset(request)
                 fields |= await fields_of_parts(raw, request.headers["content-type"])
             case http.JSON:
                 try:
@@ -293,7 +296,7 @@ class LibreTranslate:
                     raise bad("the body is not a JSON object")
             case _:
                 raise Refusal(415, "bad_type", f"send {JSON}, {FORM} or {PARTS}")
-        self._keys.admit(request, fields.get("api_key"))
+        self._keys.admit(request, fields.get("api_key"), "send Authorization: Bearer KEY, or the field api_key")
         try:
             return kind.model_validate(fields)
         except ValidationError as error:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from seq2seq.languages import language_name
 from seq2seq.serve.guard import Keys, told
-from seq2seq.serve.http import NO_STORE, fields_of_form
+from seq2seq.serve.http import NO_STORE, check_charset, fields_of_form
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.models import SIDES
 from seq2seq.serve.schemas import TranslateRequest
@@ -52,11 +52,14 @@ class Page:
 
     async def translate(self, request: Request) -> Response:
         """Answer with the form and a translation, or with an error message."""
-        fields = fields_of_form(await self._service.bodies.read(request))
-        text, chosen = str(fields.get("text", "")), str(fields.get("direction", ""))
-        number = int(chosen) if chosen.isdecimal() and len(chosen) < 4 else -1
+        fields: dict[str, Any] = {}
+        text, number = "", -1
         try:
-            self._keys.admit(request, fields.get("api_key"))
+            check_charset(request)
+            fields = fields_of_form(await self._service.bodies.read(request))
+            text, chosen = str(fields.get("text", "")), str(fields.get("direction", ""))
+            number = int(chosen) if chosen.isdecimal() and len(chosen) < 4 else -1
+            self._keys.admit(request, fields.get("api_key"), "enter it in the field Key")
             model = dict(enumerate(self._service.models.translators)).get(number)
             if model is None:
                 raise bad("choose a direction", "direction")

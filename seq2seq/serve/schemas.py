@@ -1,11 +1,14 @@
 """The bodies of requests and answers of `/v1`, checked and described by pydantic; `openapi` shows them."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.text.alignment import KINDS
+
+HALF = r"a text has half of a character (a lone surrogate, such as \ud83d); do not cut texts within a character"
 
 Texts = Annotated[str | list[str], Field(description="One text, or several.")]
 Span = Annotated[list[int], Field(description="Begin and end, in code points.")]
@@ -230,10 +233,12 @@ def parsed(kind: type[Body], body: bytes) -> Any:
 
 
 def _refusal(error: ValidationError) -> Refusal:
-    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    errors = error.errors(include_url=False, include_input=False)
     # For a field of several types, the deepest problem probably belongs to the intended type.
     same_field = (problem for problem in errors if problem["loc"][:1] == errors[0]["loc"][:1])
     first = max(same_field, key=lambda problem: len(problem["loc"]))
+    if first["type"] == "json_invalid" and re.search("surrogate|end of hex escape", first["ctx"]["error"]):
+        return bad(HALF, code="bad_json")
     if first["type"] == "json_invalid":
         return bad("the body is not JSON in UTF-8", code="bad_json")
     where = [str(part) for part in first["loc"] if part not in ("str", "list[str]", "GlossaryBody")]

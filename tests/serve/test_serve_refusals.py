@@ -108,3 +108,69 @@ def test_the_beam_of_the_model_is_always_allowed(limit, folder, translator):
         first, *_ = ask_inside(service, "/v1/translate", json.dumps({"text": "a", "beam_size": beam}).encode())
         assert (first["status"] == 200) is (beam <= max(own, limit))
     service.queue.close()
+
+
+def answer_of(service, path, body, kind, access=None):
+    first, *parts = ask_inside(service, path, body, access=access, kind=kind)
+    return first["status"], json.loads(b"".join(part.get("body", b"") for part in parts))
+
+
+@pytest.fixture(scope="module")
+def quiet(folder):
+    """A service that computes."""
+    service = Service(load([folder / "one"], {"engine": "torch", "threads": 1}, {"device": "cpu"}), Limits())
+    service.worker.start()
+    yield service
+    service.queue.close()
+
+
+@pytest.mark.parametrize("path", ["/v1/translate", "/v1/classify"])
+@pytest.mark.parametrize(
+    ("text", "is_half"),
+    [
+        (r"a \ud83d", True), (r"a \udc00", True), (r"\ud83d\ud83d", True), (r"\ud83d\n", True), (r"\uD83Dx", True),
+        (r"\uZZZZ", False), (r"\u12", False), ("\x00", False),
+    ],
+)  # fmt: skip
+def test_half_of_a_character_is_told_from_what_is_not_json(quiet, path, text, is_half):
+    status, answer = answer_of(quiet, path, f'{{"text": "{text}"}}'.encode(), JSON)
+    words = r"a text has half of a character (a lone surrogate, such as \ud83d); do not cut texts within a character"
+    assert (status, answer["error"]["code"]) == (400, "bad_json")
+    assert answer["error"]["message"] == (words if is_half else "the body is not JSON in UTF-8")
+
+
+@pytest.mark.parametrize("kind", [FORM, 'multipart/form-data; boundary="x"'])
+@pytest.mark.parametrize(
+    ("charset", "is_read"),
+    [
+        ("", True), ("; charset=utf-8", True), ('; charset="UTF-8"', True), ("; Charset=utf8", True),
+        ("; charset=ISO-8859-1", False), ('; charset="latin1"', False), ("; charset=utf-16", False),
+        ("; charset=punycode", False), ("; charset=", False),
+    ],
+)  # fmt: skip
+def test_a_form_in_another_encoding_is_refused(quiet, kind, charset, is_read):
+    """Rather than read as other characters."""
+    fields = {"q": "Café", "source": "de", "target": "de"}
+    parts = (f'--x\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{each}\r\n' for key, each in fields.items())
+    body = urlencode(fields) if kind == FORM else f"{''.join(parts)}--x--\r\n"
+    status, answer = answer_of(quiet, "/translate", body.encode(), kind + charset)
+    if is_read:
+        assert (status, answer) == (200, {"translatedText": "Café"})
+    else:
+        words = "the form is not in UTF-8; encode it as UTF-8, and leave out charset"
+        assert (status, answer) == (400, {"error": words})
+
+
+@pytest.mark.parametrize(
+    ("path", "way"),
+    [
+        ("/v1/translate", "send Authorization: Bearer KEY"),
+        ("/v1/classify", "send Authorization: Bearer KEY"),
+        ("/translate", "send Authorization: Bearer KEY, or the field api_key"),
+        ("/detect", "send Authorization: Bearer KEY, or the field api_key"),
+    ],
+)
+def test_a_missing_key_is_told_with_the_ways_that_the_path_takes(quiet, path, way):
+    status, answer = answer_of(quiet, path, b"{}", JSON, Access(keys=Keys(["mine"])))
+    message = answer["error"] if isinstance(answer["error"], str) else answer["error"]["message"]
+    assert (status, message) == (403, f"this server needs a key; {way}")
