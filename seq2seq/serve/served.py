@@ -306,7 +306,7 @@ class ServedClassifier(ServedModel):
 
 
 def abilities_of(models: Iterable[ServedTranslator]) -> dict[str, Any]:
-    """Return the possible values of the fields of a request for which one of these models needs alignments."""
+    """Return what requests may hold of that which needs alignments: all of it, if one of these models has them."""
     can_explain = any(model.can_explain for model in models)
     return {
         "formats": ["text", *(sorted(FORMATS) if can_explain else [])],
