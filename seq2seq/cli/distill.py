@@ -82,6 +82,7 @@ def command(
     """
     *teachers, config = arguments
     _check_usage(teachers, config)
+    from seq2seq.config.file import naming
     from seq2seq.workflows.distill.steps import Distillation, Student
 
     given = {key: value for key, value in loading.items() if value is not None}
@@ -102,7 +103,8 @@ def command(
             command=shlex.join(["s2s", *sys.argv[1:]]),
         )
     )
-    steps = student.make(log_part)["steps"]
+    with naming(config):
+        steps = student.make(log_part)["steps"]
     if "measure" not in steps:
         logger.info("stopped; the same command continues")
         return

@@ -24,7 +24,7 @@ from seq2seq.config.values import as_label
 from seq2seq.data.encoding import EncodedChunk, Encoding
 from seq2seq.data.examples import Position, Source
 from seq2seq.data.filters import FilterCounts, SeenBefore
-from seq2seq.errors import DataError, shown
+from seq2seq.errors import DataError, did_you_mean, shown, some_of
 from seq2seq.files import record
 from seq2seq.processes import in_processes
 
@@ -204,8 +204,6 @@ class CorpusBuilder:
         label_ids = self._progress.label_ids
         if label not in label_ids:
             if self._given_labels:
-                from seq2seq.data.columns import unknown_label
-
                 raise unknown_label(label, self._given_labels, origin)
             try:
                 label_ids[as_label(label)] = len(label_ids)
@@ -238,3 +236,11 @@ class CorpusBuilder:
         if self._given_labels:
             return [label for label in self._given_labels if label in labels]
         return sorted(labels, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))
+
+
+def unknown_label(label: str, known: Sequence[str], origin: str) -> DataError:
+    """Return the error for a label that is not one of the `known` ones of the training corpus."""
+    hint = did_you_mean(label, known) or "; correct the label, or train with examples of it"
+    return DataError(
+        f"{origin}: label {shown(label)} is not one of those in the training corpus ({some_of(known)}){hint}"
+    )

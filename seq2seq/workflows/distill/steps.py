@@ -351,8 +351,7 @@ class Student:
             logger.info("model.preset: student, because the config has no section model")
         if not config.tokenizer.model_fields_set - OF_TRAINING:
             logger.info("tokenizer: a new one, because that of %s has tags of languages", self.request.teachers[0])
-        with config_file.naming(self.request.config):
-            result = run.train(config, self.run, self.request.command)
+        result = run.train(config, self.run, self.request.command)
         if result is None or result.status == "stopped":
             return None
         return {"steps": result.step, "best_step": result.best_step, result.metric or "metric": result.best_value}
