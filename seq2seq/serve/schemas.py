@@ -28,11 +28,11 @@ class Body(BaseModel):
 
 
 class GlossaryBody(BaseModel):
-    """Terms of a request, each with source and target, in the format of s2s glossary check."""
+    """Terms of a request, each with source, target and perhaps an option, in the format of s2s glossary check."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    entries: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = []
+    entries: list[Annotated[list[str], Field(min_length=2, max_length=3)]] = []
     names: list[str] = Field([], description="Further glossaries of this server, by name.")
 
 

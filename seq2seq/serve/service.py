@@ -248,10 +248,10 @@ class Service:
             entries, names = glossary.entries, glossary.names
         limits = self.limits
         named = self.glossaries.rows(self.glossaries.of_direction(model) if names is None else names)
-        rows = tuple((source.strip(), target.strip()) for source, target in entries)
+        rows = tuple(tuple(column.strip() for column in entry) for entry in entries)
         if not rows:
             return named
-        forms = sum(target.count("|") + 1 for _, target in rows)
+        forms = sum(target.count("|") + 1 for _, target, *_ in rows)
         if len(rows) > limits.terms or forms > limits.term_forms:
             most = f"{limits.terms:,} entries with {limits.term_forms:,} forms"
             raise Refusal(413, "too_large", f"at most {most} in a request", "glossary")

@@ -54,7 +54,7 @@ def both_ways(folder, tmp_path_factory):  # noqa: F811
     config = json.loads((back / "config.json").read_text())
     config["source_language"], config["target_language"] = config["target_language"], config["source_language"]
     (back / "config.json").write_text(json.dumps(config))
-    with serving(folder / "runs" / "toy", back) as served:
+    with serving(folder / "runs" / "toy", back, "--beam-size", "5") as served:
         yield served
 
 

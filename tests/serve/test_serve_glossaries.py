@@ -57,6 +57,8 @@ def test_a_glossary_of_the_server_reaches_every_door(server):
     assert "neun" not in translated(server, glossary="sevens").split()
     both = translated(server, glossary={"entries": [["two", "acht"]], "names": ["numbers"]}).split()
     assert {"neun", "acht"} <= set(both)
+    exact = {"entries": [["four", "VIER", "case"], ["two", "ZWEI"]]}  # without the option, any case will do
+    assert {"VIER", "zwei"} <= set(translated(server, glossary=exact).split())
     able = server.ask("/v1/models").json["abilities"]
     assert (able["glossaries"], able["default_glossaries"]) == (["numbers", "sevens"], ["numbers"])
     assert any("four" in line and "numbers.tsv" in line for line in server.log)  # the second entry for it

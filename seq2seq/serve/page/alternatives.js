@@ -35,7 +35,8 @@ export function close() {
   if (hadFocus && word.isConnected) word.focus({ preventScroll: true });
 }
 
-/* Shows the list of `texts()`, a promise, below `word`; `choose` takes the text that is clicked, `closed` is called when the list is gone.
+/* Shows the list of `texts()`, a promise, below `word`; `choose` takes the text that is clicked, `closed` is called
+   when the list is gone.
    Resolves to the number of texts, or null where another list was asked for meanwhile. */
 export async function offer(word, language, texts, choose, closed) {
   close();
@@ -64,7 +65,8 @@ function show(word, language, texts, choose, closed) {
     list.append(element("li", {}, button));
   }
   list.addEventListener("keydown", moved);
-  const box = document.getElementById("result"), place = word.getBoundingClientRect(), outer = box.getBoundingClientRect();
+  const box = document.getElementById("result");
+  const place = word.getBoundingClientRect(), outer = box.getBoundingClientRect();
   list.style.insetBlockStart = `${place.bottom - outer.top + 4}px`;
   box.append(list);
   open = { list, word, closed };

@@ -2,24 +2,50 @@
 
 export const RETRY_SECONDS = 2;
 
+// The error of a connection that ended; what is thrown when a request is given up stays as it is.
+function lost(error) {
+  if (error.name === "AbortError") throw error;
+  throw Object.assign(new Error("The server does not answer."), { isLost: true });
+}
+
+// A key in the header, where it has any letters: its bytes in UTF-8, each as a character.
+const bearer = (key) => `Bearer ${String.fromCharCode(...new TextEncoder().encode(key))}`;
+
+// Half a character, such as one that was deleted in part, is no text in UTF-8.
+const wellFormed = (name, value) => (typeof value === "string" ? value.toWellFormed() : value);
+
 export async function ask(path, body, signal) {
-  const headers = { "Content-Type": "application/json" }, key = document.getElementById("api_key")?.value;
-  if (key) headers.Authorization = `Bearer ${key}`;
-  const answer = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body), signal } : { headers, signal });
+  const headers = { "Content-Type": "application/json" }, key = document.getElementById("api_key")?.value.trim();
+  if (key) headers.Authorization = bearer(key);
+  const sent = body && { method: "POST", body: JSON.stringify(body, wellFormed) };
+  const answer = await fetch(path, { headers, signal, ...sent }).catch(lost);
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => ({}));
   throw Object.assign(new Error(told.error?.message ?? `error ${answer.status}`), {
-    status: answer.status, field: told.error?.field, after: Number(answer.headers.get("Retry-After")),
+    ...told.error, status: answer.status, after: Number(answer.headers.get("Retry-After")),
   });
 }
 
-// The objects of a stream of JSON lines.
+export const askJson = async (...request) => (await ask(...request)).json().catch(lost);
+
+// The objects of a stream of JSON lines, up to one with `done`.
 export async function* objects(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
-  for await (const chunk of stream.pipeThrough(new TextDecoderStream())) {
-    const whole = (rest + chunk).split("\n");
-    rest = whole.pop();
-    yield* whole.filter(Boolean).map((line) => JSON.parse(line));
+  try {
+    for (;;) {
+      const { done, value } = await reader.read().catch(lost);
+      if (done) lost(new Error());
+      const whole = (rest + value).split("\n");
+      rest = whole.pop();
+      for (const line of whole.filter(Boolean).map((one) => JSON.parse(one))) {
+        if (line.error) throw Object.assign(new Error(line.error.message), line.error);
+        yield line;
+        if (line.done) return;
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
   }
 }
 
@@ -27,13 +53,6 @@ export function element(name, options = {}, ...children) {
   const made = Object.assign(document.createElement(name), options);
   made.append(...children);
   return made;
-}
-
-// Offers text as a file to save.
-export function download(name, text, type = "text/plain") {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  element("a", { href: url, download: name }).click();
-  URL.revokeObjectURL(url);
 }
 
 // What was typed survives a reload of the tab, and is gone with it.

@@ -1,26 +1,88 @@
 // Parts of a text, the spans of their translations, and what is said of them. Spans are in code points.
 
-// A long text in parts that a request may hold, by the limits of the server, cut at ends of sentences.
-export function chunks(typed, limits) {
-  const { queue_sentences = 1000, queue_characters = 1e5, request_characters = 1e5 } = limits;
-  const found = [""], most = { sentences: queue_sentences / 2, characters: Math.min(queue_characters / 2, request_characters) };
-  let count = 0;
-  for (const [sentence] of typed.matchAll(/[^\n.!?…。！？]*(?:[\n.!?…。！？]+\s*|$)/gu)) {
-    const last = found.length - 1, ends = 1 + sentence.split("\n").length;
-    if (found[last] && (count + ends > most.sentences || found[last].length + sentence.length > most.characters)) {
-      found.push(sentence);
-      count = 0;
-    } else found[last] += sentence;
-    count += ends;
+// Ends of lines, and places where sentences may end. Only the server knows where they do, such as not after "Mr.".
+const ENDS = /(?:(?<line>\n)|[.!?…]+[^\S\n]+|[。！？]+[^\S\n]*)/gu;
+
+/* The beginning of a text that a request may hold, `count` sentences at most: whole lines. A line that is too long
+   `isCut`, and then the last sentence of the answer may be half a sentence. Where `tooMany` took too long, or in a
+   request that `isFull`, no more can be sent. */
+function beginning(text, sentences, characters, tooMany) {
+  const inside = text.slice(0, characters).replace(/[\ud800-\udbff]$/, ""); // half a character
+  let count = 0, lines = 0, end = 0;
+  for (const found of inside.matchAll(ENDS)) {
+    if (count === sentences) break;
+    count += 1;
+    end = found.index + found[0].length;
+    if (found.groups.line) lines = end;
   }
-  return found.filter(Boolean);
+  const isShort = count < sentences || end === text.length;
+  if (isShort && inside === text) return { chunk: text, count: count + (end < text.length) };
+  if (lines) return { chunk: text.slice(0, lines), count };
+  const cut = end || inside.lastIndexOf(" ") + 1 || inside.length;
+  return { chunk: text.slice(0, cut), count, isCut: true, isFull: isShort || 2 * count >= tooMany };
+}
+
+// The translations of a chunk. The last one of a chunk that is cut is left out, unless it is all that can be sent.
+async function* certain({ chunk, isCut, isFull }, send) {
+  const waiting = [];
+  let count = 0;
+  try {
+    for await (const part of send(chunk)) {
+      waiting.push(part);
+      if (isCut && waiting.length < 2) continue;
+      count += 1;
+      yield waiting.shift();
+    }
+  } catch (error) {
+    yield* waiting; // these were not the last
+    throw error;
+  }
+  if (isFull && !count) yield* waiting;
+}
+
+/* Yields the translated sentences of a text, the same as in one request for all of it, with `sentence` and its place
+   `at`. `send` yields those of a chunk. Where one takes the server too long, the rest is sent in smaller ones. */
+export async function* translations(text, limits, send) {
+  const { queue_sentences = 1000, queue_characters = 1e5, request_characters = 1e5 } = limits;
+  const characters = Math.max(2, Math.floor(Math.min(queue_characters / 2, request_characters)));
+  let most = Math.ceil(queue_sentences / 2), tooMany = Infinity, slow = null; // how many took too long, and its error
+  let begin = 0, at = 0, before = ""; // of the rest: its place in code points and in UTF-16, and the space before it
+  while (at < text.length) {
+    const next = beginning(text.slice(at), most, characters, tooMany), points = Array.from(next.chunk);
+    const between = (from, to) => points.slice(from, to).join("");
+    let end = 0, done = 0, place = at, isLate = false;
+    try {
+      for await (const part of certain(next, send)) {
+        const [from, to] = part.source, sentence = between(from, to);
+        place += between(end, from).length;
+        yield moved({ ...part, before: before + part.before, at: place, sentence }, begin);
+        place += sentence.length;
+        [before, end, done] = ["", to, done + 1];
+      }
+    } catch (error) {
+      if (error.code !== "deadline") throw error;
+      [isLate, slow] = [true, error];
+    }
+    if (end) {
+      before = between(end).match(/^[^\S\n]*/)[0];
+      [begin, at] = [begin + end + before.length, place + before.length];
+      tooMany = Infinity;
+      if (isLate) most = done;
+    } else {
+      if (!isLate && !next.isCut) return; // the server has nothing more
+      if (isLate) tooMany = next.count;
+      most = isLate ? Math.ceil(next.count / 10) : 2 * next.count;
+      if (most >= tooMany) throw slow;
+    }
+  }
 }
 
 // A part of the translation of a chunk that begins at this code point of the text.
 export function moved(part, begin) {
   const shift = ([from, to]) => [from + begin, to + begin];
   part.source = shift(part.source);
-  for (const one of part.details ?? []) one.alignment = one.alignment?.map(([source, ...rest]) => [shift(source), ...rest]);
+  const shiftLink = ([source, ...rest]) => [shift(source), ...rest];
+  for (const one of part.details ?? []) one.alignment = one.alignment?.map(shiftLink);
   return part;
 }
 
