@@ -44,10 +44,14 @@ function update() {
 
 // Shows beside each term what became of it.
 export function showStatuses(found) {
+  const statuses = new Map(); // sets, by entry
+  for (const { entry, status } of found) {
+    const key = entry.toLowerCase();
+    statuses.set(key, (statuses.get(key) ?? new Set()).add(status));
+  }
   for (const row of rows()) {
     const [source, target] = cells(row);
-    const entry = (source === "-" ? target : source.replace(/\*$/, "")).toLowerCase();
-    const names = [...new Set(found.filter((term) => term.entry.toLowerCase() === entry).map((term) => term.status))];
+    const names = [...(statuses.get((source === "-" ? target : source.replace(/\*$/, "")).toLowerCase()) ?? [])];
     row.cells[3].replaceChildren(...names.map((name) => element("span", { className: "chip", textContent: name })));
   }
 }
