@@ -308,13 +308,10 @@ function showFacts() {
   $("facts").replaceChildren(...known.flatMap(([term, value]) => [element("dt", {}, term), element("dd", {}, value)]));
 }
 
-// Another model or language was chosen.
+// Another model was chosen.
 function turned() {
   if (!models.length) return;
   abilities = { ...abilities, ...served().abilities };
-  forget();
-  const [source, target] = ["source", "target"].map((side) => $(side)?.value);
-  kept.set("languages", { name: served().name, from: served().source, to: served().target, source, target });
   text.lang = tagOf("source");
   $("swap").hidden = !turns() && reverse() < 0;
   for (const side of ["source", "target"].filter($))
@@ -328,6 +325,9 @@ function turned() {
   $("served-terms").hidden = !own.length;
   $("served-terms").textContent = `If you enter no terms, the server's own terms apply: ${own.join(", ")}.`;
   showFacts();
+  const { name, source: from, target: to } = served();
+  kept.set("languages", { name, from, to, source: $("source")?.value, target: $("target")?.value });
+  forget();
   later();
 }
 
