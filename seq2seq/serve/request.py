@@ -21,7 +21,7 @@ from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.queue import Job, Queue, Text
 from seq2seq.serve.served import ServedModel, ServedTranslator, Settings
 from seq2seq.text.alignment import Term
-from seq2seq.text.parts import Part
+from seq2seq.text.parts import Part, joint
 
 
 class Documents(threading.Thread):
@@ -175,10 +175,17 @@ class Translating(Answers):
         self.pieces = pieces
 
     async def parts(self) -> AsyncIterator[tuple[int, Part, Translation]]:
-        """Yield (number of the text, part, its translation) for each part; errors as in `results`."""
+        """Yield (number of the text, part, its translation) for each part, whose `before` belongs to the translation;
+        errors as in `results`."""
         places = ((number, piece) for number, group in enumerate(self.pieces) for piece in group)
+        last, source, answer = -1, "", ""
         async for result in self.results():
-            yield (*next(places), result)
+            number, piece = next(places)
+            if number != last:
+                last, source, answer = number, "", ""
+            before = joint(source, answer, piece, result.text)
+            yield number, piece._replace(before=before), result
+            source, answer = piece.text, result.text or answer + before
 
     async def joined(self) -> list[Translation]:
         """Return the translation of each text; errors as in `results`."""

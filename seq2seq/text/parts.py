@@ -103,16 +103,21 @@ def stripped(stretches: Iterable[str]) -> tuple[list[Part], str]:
 
 def join(parts: Sequence[Part], texts: Sequence[str], ends: tuple[str, str] = ("", "")) -> tuple[str, list[int]]:
     """Return a text from the answers to its parts, between two ends, and where each answer is in it: the spans of an
-    answer are shifted by `part.begin` and this place. Where a script without spaces has nothing between two parts, and
-    the language of the answers has spaces, there is one between the answers."""
+    answer are shifted by `part.begin` and this place."""
     found, places, length, last, source = [ends[0]], [], len(ends[0]), "", ""
     for part, text in zip(parts, texts, strict=True):
-        is_run_on = not part.before and (runs_on(source[-1:]) or runs_on(part.text[:1]))
-        between = " " if is_run_on and is_spaced(last, text) else part.before
+        between = joint(source, last, part, text)
         places.append(length + len(between))
         found += [between, text]
         length, last, source = places[-1] + len(text), text or last + between, part.text
     return "".join([*found, ends[1]]), places
+
+
+def joint(source: str, answer: str, part: Part, text: str) -> str:
+    """Return what is between the answer to the part before, which is `source`, and the answer `text` to a part. Where a
+    script without spaces has nothing between the parts, and the language of the answers has spaces, it is a space."""
+    is_run_on = not part.before and (runs_on(source[-1:]) or runs_on(part.text[:1]))
+    return " " if is_run_on and is_spaced(answer, text) else part.before
 
 
 def _tag(text: str) -> str:

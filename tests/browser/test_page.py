@@ -370,4 +370,7 @@ def test_languages_are_chosen_from_lists_with_the_keyboard(browser, tmp_path):
             assert tags == [{"eng_Latn": "en", "deu_Latn": "de"}[name] for name in pair]
             assert [page.input_value(name) for name in ("#source", "#target")] == list(pair)
             page.click("#swap")
+        page.reload()  # the lists keep their values
+        opened.until(lambda: opened.status.startswith(("Done", "A part")))
+        assert [page.input_value(name) for name in ("#source", "#target")] == ["eng_Latn", "deu_Latn"]
         assert not opened.problems

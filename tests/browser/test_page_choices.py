@@ -213,8 +213,8 @@ def test_a_row_of_terms_fits_a_narrow_page(browser, server, width):  # noqa: F81
     opened.context.close()
 
 
-def test_the_words_of_a_server_with_keys_are_asked_for(folder, browser, tmp_path):  # noqa: F811
-    """A key of any letters is sent; a page that was opened before the server had keys asks for one."""
+def test_keys_of_any_letters_are_asked_for_and_sent(folder, browser, tmp_path):  # noqa: F811
+    """Also by a page that was opened before the server had keys."""
     (tmp_path / "keys").write_text("ключ-один\nschlüssel\nkey\n")
     with serving(folder / "runs" / "toy") as served:
         opened = Shown(browser, served.url)

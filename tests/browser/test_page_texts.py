@@ -14,6 +14,7 @@ TEXTS = [
     "\n\n  one two.   Three nine. \n\tSix.  \n\n four" + ". Five" * 9 + ".  ",
     "😍 One. " * 5 + "Two " * 30 + "… three. Nine?! " + "six 7. eight " * 5,
     "一二。三四！「五六。」七八？" * 4,
+    "One two。Three nine！" * 5,
 ]
 BUSY = {"error": {"code": "deadline", "message": "the request took too long; send less text", "field": None}}
 

@@ -94,6 +94,15 @@ def test_a_stream_has_the_same_parts(server):
     assert terms == [one["source"] for one in whole["terms"]]
 
 
+@pytest.mark.parametrize("text", ["one。two！six", "one。\n二。two。 six", "。one"])
+def test_a_stream_has_the_spaces_that_a_script_without_them_needs(server, text):
+    fields = {"text": [text, text], "split": "sentences"}
+    whole = [one["text"] for one in server.ask("/v1/translate", fields).json["translations"]]
+    *parts, _ = map(json.loads, server.ask("/v1/translate", {**fields, "stream": True}).body.splitlines())
+    found = ["".join(part["before"] + part["text"] for part in parts if part["index"] == index) for index in (0, 1)]
+    assert found == whole
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [

@@ -23,13 +23,13 @@ function beginning(text, sentences, characters, tooMany) {
 }
 
 // The translations of a chunk. The last one of a chunk that is cut is left out, unless it is all that can be sent.
-async function* certain({ chunk, isCut, isFull }, send) {
+async function* certain(next, send) {
   const waiting = [];
   let count = 0;
   try {
-    for await (const part of send(chunk)) {
+    for await (const part of send(next.chunk)) {
       waiting.push(part);
-      if (isCut && waiting.length < 2) continue;
+      if (next.isCut && waiting.length < 2) continue;
       count += 1;
       yield waiting.shift();
     }
@@ -37,7 +37,8 @@ async function* certain({ chunk, isCut, isFull }, send) {
     yield* waiting; // these were not the last
     throw error;
   }
-  if (isFull && !count) yield* waiting;
+  if (next.isFull && !count) yield* waiting;
+  else next.before = waiting[0]?.before; // what the part needs that is asked for again
 }
 
 /* Yields the translated sentences of a text, the same as in one request for all of it, with `sentence` and its place
@@ -64,8 +65,9 @@ export async function* translations(text, limits, send) {
       [isLate, slow] = [true, error];
     }
     if (end) {
-      before = between(end).match(/^[^\S\n]*/)[0];
-      [begin, at] = [begin + end + before.length, place + before.length];
+      const space = between(end).match(/^[^\S\n]*/)[0];
+      before = next.before ?? space;
+      [begin, at] = [begin + end + space.length, place + space.length];
       tooMany = Infinity;
       if (isLate) most = done;
     } else {
