@@ -158,7 +158,7 @@ def check_one_folder(source: str | Path, target: str | Path, own_folder: Path | 
         ValueError: they are; the message has both folders.
     """
     paths = [Path(source), Path(target)]
-    is_relative = not paths[0].is_absolute() and paths[0].parts[0][:1] != "~"
+    is_relative = not paths[0].is_absolute() and not str(paths[0]).startswith("~")
     if own_folder is None or not is_relative or paths[0].parent != paths[1].parent:
         return
     folders = _search_folders(own_folder)

@@ -24,7 +24,7 @@ def take(model: str, output: str) -> None:
     """Write a picture of the page with a text, a term of a glossary, and the pointer on a word."""
     with serving(model) as served, sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS.split())
-        shown = Shown(chromium, served.url, viewport={"width": 900, "height": 780})
+        shown = Shown(chromium, served.url, viewport={"width": 900, "height": 805})
         shown.page.click("#glossary summary")
         shown.page.fill("#paste-terms", TERMS)
         shown.page.locator("#paste-terms").blur()

@@ -20,7 +20,7 @@ from seq2seq.cli import main
 from seq2seq.data.parts import part_path
 from seq2seq.plots import learning_curves
 from seq2seq.store.model_folder import load_model
-from seq2seq.tasks import run
+from seq2seq.tasks import machine
 from seq2seq.tasks.stages import epochs_of
 from seq2seq.training import recorded
 from seq2seq.workflows.runs import find_runs
@@ -285,7 +285,7 @@ def test_a_recorded_run_changes_its_stage(monkeypatch):
     tapes = Tapes()
     as_on_a_gpu(monkeypatch)
     monkeypatch.setattr(recorded, "CudaGraphs", lambda: tapes)
-    monkeypatch.setattr(run, "check_record", lambda *_: None)
+    monkeypatch.setattr(machine, "check_record", lambda *_: None)
     assert train("recorded", "training.record=true", "training.precision=float32") == 0
     assert sum(tape.replays for tape in tapes.made) > 10
     assert [record["stage"] for record in records("recorded") if "stage" in record] == [2]

@@ -23,7 +23,7 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.model.dropout import scale_dropout
 from seq2seq.model.transformer import Transformer
 from seq2seq.runtime import Runtime
-from seq2seq.tasks import run
+from seq2seq.tasks import machine
 from seq2seq.tasks.run_folder import RunFolder, began_with_fixed_shapes, write_note
 from seq2seq.training import recorded
 from seq2seq.training.loss import translation_loss
@@ -313,7 +313,7 @@ def test_a_recorded_run_learns_and_continues(tmp_path, monkeypatch):
     """With random segmentations, accumulation, a moving average, rising dropout and validations."""
     tapes = Tapes()
     monkeypatch.setattr(recorded, "CudaGraphs", lambda: tapes)
-    monkeypatch.setattr(run, "check_record", lambda *_: None)
+    monkeypatch.setattr(machine, "check_record", lambda *_: None)
     monkeypatch.chdir(corpus(tmp_path / "toy"))
     changes = ["training.record=true", "training.r_drop=0", "training.precision=float32", "training.max_steps="]
     for limit in (60, 120):
@@ -340,7 +340,7 @@ def test_a_run_keeps_its_batches_when_it_is_recorded_no_more_or_only_now(first, 
     """A run that moves to another device does so; a position in the data is a number of batches."""
     tapes = Tapes()
     monkeypatch.setattr(recorded, "CudaGraphs", lambda: tapes)
-    monkeypatch.setattr(run, "check_record", lambda *_: None)
+    monkeypatch.setattr(machine, "check_record", lambda *_: None)
     monkeypatch.chdir(corpus(tmp_path / "toy"))
 
     def train_to(limit, folder, record):
