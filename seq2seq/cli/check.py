@@ -83,10 +83,7 @@ def command(
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in files]
         if config:
-            from seq2seq.config.file import naming
-
-            with naming(config):
-                corpora = _from_config(paths[0], overrides)
+            corpora = _from_config(paths[0], overrides)
         else:
             corpora = {"": _from_files(paths, source_language, target_language)}
         bar = tqdm(unit=" examples", unit_scale=True, disable=None, leave=False, desc="checking")
@@ -107,7 +104,7 @@ def command(
 
 def _from_config(path: Path, overrides: Sequence[str]) -> "dict[str, Corpora]":
     """Return the corpora of each direction by its name, which is empty for a single one."""
-    from seq2seq.config.file import load
+    from seq2seq.config.file import load, naming
     from seq2seq.inspection.check import Corpora
     from seq2seq.tasks.lengths import with_fitting_filters
 
@@ -115,7 +112,8 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "dict[str, Corpora]":
     if written.training.init_from or written.tokenizer.init_from:
         from seq2seq.tasks.inputs import completed  # takes a second: it loads torch
 
-        config, tokenizers = completed(written)
+        with naming(path):
+            config, tokenizers = completed(written)
     else:
         config, tokenizers = with_fitting_filters(written), None
     translates = config.task == "translation"

@@ -110,11 +110,15 @@ class Inputs:
         return cls(config, initial, cache, sources, origins, valid, tests, table, given)
 
     @property
+    def valid_by_key(self) -> dict[str, Source]:
+        """The validation sets by configuration key."""
+        is_one = isinstance(self.config.data.valid, SourceConfig)
+        return {"data.valid" if is_one else f"data.valid.{name}": source for name, source in self.valid.items()}
+
+    @property
     def held_out(self) -> dict[str, Source]:
         """The validation and test sets by configuration key."""
-        is_one = isinstance(self.config.data.valid, SourceConfig)
-        sets = {"data.valid" if is_one else f"data.valid.{name}": source for name, source in self.valid.items()}
-        return sets | {f"data.test.{name}": source for name, source in self.tests.items()}
+        return self.valid_by_key | {f"data.test.{name}": source for name, source in self.tests.items()}
 
     @property
     def test_fingerprints(self) -> dict[str, str]:
@@ -152,8 +156,7 @@ class Inputs:
         for index, source in zip(self.origins, self.train, strict=True):
             key = keys[index]
             fingerprints[key] = "-".join(filter(None, [fingerprints.get(key), source.fingerprint]))
-        held_out = list(self.held_out.items())[: len(self.valid)]
-        fingerprints |= {key: source.fingerprint for key, source in held_out}
+        fingerprints |= {key: source.fingerprint for key, source in self.valid_by_key.items()}
         if self.initial is not None:
             tokenizers = self.initial.tokenizers
             if isinstance(tokenizers, TaggedTokenizerPair):  # runs began with the fingerprint for all directions

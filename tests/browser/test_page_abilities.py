@@ -1,4 +1,4 @@
-"""What the page of `s2s serve` offers for each of several models, in a real Chromium. About 30 s."""
+"""The page of `s2s serve` offers for each of several models what this one can do, in a real Chromium. About 30 s."""
 
 from support.serving import serving
 from test_page import Shown, browser, folder, playwright, pytestmark  # noqa: F401

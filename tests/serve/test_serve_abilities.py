@@ -72,7 +72,7 @@ def test_a_request_goes_to_the_first_model_that_can_answer_it(served, place, nam
 
 
 def test_models_tells_the_abilities_of_each(place):
-    """Those of the server are the ones that any of its models has."""
+    """The abilities of the server are the ones that any of its models has."""
     with serving(place / "fast", place / "one", place / "labels") as server:
         told = server.ask("/v1/models").json
         able = {one["name"]: one.get("abilities") for one in told["models"]}

@@ -77,7 +77,7 @@ def test_a_language_of_several_models_is_one_language_with_the_targets_of_all(kn
 
 @pytest.mark.parametrize("known", [[NLLB], [("en", "de"), NLLB], [("en", "pt_BR"), ("en", "pt_PT")]])
 def test_a_name_of_several_languages_is_refused_with_their_names(known):
-    """As in `/v1`, on either side, and also where the source is that of the text."""
+    """The message is that of `/v1`, on either side, and also where the source is that of the text."""
     name, words = ("pt", "en to pt_BR, en to pt_PT") if len(known) > 1 and NLLB not in known else ("zh", "zho_Hans")
     api = api_of(*known)
     with pytest.raises(Refusal, match=words):

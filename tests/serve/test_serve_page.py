@@ -20,7 +20,7 @@ FILES = sorted(path.name for path in (Path(serve.__file__).parent / "page").iter
 
 
 def test_browsers_ask_again_for_every_file_of_the_page(server):
-    """So that all of them are of one version after an upgrade; the page itself may hold a text, and is not stored."""
+    """All files are of one version after an upgrade; the page itself may hold a text, and is not stored."""
     assert {"page.js", "page.css", "icon.svg", "index.html"} <= set(FILES)
     for name in FILES:
         answer = server.ask("/" if name == "index.html" else f"/{name}")

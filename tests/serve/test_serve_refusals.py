@@ -1,4 +1,4 @@
-"""What `s2s serve` tells and counts where it refuses a request, whichever way the request came. About 5 s."""
+"""A refusal of `s2s serve` has its true cause and is counted once, whichever way the request came. About 5 s."""
 
 import json
 import logging

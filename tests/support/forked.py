@@ -96,7 +96,7 @@ def s2s(folder: Path, *typed: str) -> Forked:
 
 
 def dies_in(module: object, name: str, calls: int, half: Callable[..., None] = lambda *_: None) -> Callable[[], None]:
-    """What makes a process die in its call number `calls` of a function, of which it does `half`."""
+    """Return a function that makes a process die in its call number `calls` of another, of which it does `half`."""
 
     def prepare() -> None:
         original, counter = getattr(module, name), iter(range(calls))

@@ -37,7 +37,9 @@ function model() {
 const listOf = (side) => (served()?.languages?.[side] ? $(side) : $("direction"));
 const tagOf = (side) => listOf(side).selectedOptions[0]?.dataset[side] ?? "";
 const classifies = () => model()?.task === "classification";
-const wanted = (...kinds) => kinds.filter((kind) => abilities.details.includes(kind));
+// What requests to the chosen model may hold.
+const able = () => ({ ...abilities, ...served()?.abilities });
+const wanted = (...kinds) => kinds.filter((kind) => able().details.includes(kind));
 
 // What every request for a translation names. A part of a text has the language that was detected in the whole of it.
 function request(ofText = null) {
@@ -45,7 +47,7 @@ function request(ofText = null) {
   const body = { source: (source === "auto" ? ofText : null) ?? source ?? undefined, target: target ?? undefined };
   const isAlike = (one) => one.name !== name && one.source === source && one.target === target;
   if (served().languages || models.some(isAlike)) body.model = name;
-  if (abilities.glossary && entries.length) body.glossary = { entries };
+  if (able().glossary && entries.length) body.glossary = { entries };
   return body;
 }
 
@@ -241,7 +243,7 @@ async function opened(event) {
   const content = await textOf(file).catch((error) => say(error.message, true));
   if (content === undefined) return;
   if (!format || classifies()) return put(content);
-  if (!abilities.formats.includes(format)) return say(`This server does not translate ${ending} files.`, true);
+  if (!able().formats.includes(format)) return say(`This server does not translate ${ending} files.`, true);
   opening?.controller.abort();
   const own = (opening = { name: file.name, controller: new AbortController() });
   sayDone();
@@ -311,13 +313,12 @@ function showFacts() {
 // Another model was chosen.
 function turned() {
   if (!models.length) return;
-  abilities = { ...abilities, ...served().abilities };
   text.lang = tagOf("source");
   $("swap").hidden = !turns() && reverse() < 0;
   for (const side of ["source", "target"].filter($))
     for (const part of [$(side), ...$(side).labels]) part.hidden = !served().languages?.[side];
   $("result-title").textContent = classifies() ? "Labels" : "Translation";
-  $("glossary").hidden = classifies() || !abilities.glossary;
+  $("glossary").hidden = classifies() || !able().glossary;
   const isHere = (one) => one.source === model().source && one.target === model().target;
   const directed = Object.entries(abilities.glossaries_of_directions ?? {})
     .filter(([, known]) => known.some(isHere)).map(([name]) => name);
