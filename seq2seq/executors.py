@@ -90,18 +90,22 @@ def completed(
 ) -> Iterator[tuple[Item, Result | Exception]]:
     """Yield each item with its result, or with the error that it raised, in the order of completion.
 
-    An item whose worker dies is tried again; after `MOST_DEATHS` deaths its error is `WorkerDied`. The other items are
-    not affected.
+    An item whose worker dies is tried again, after the others and alone: the scheduler of a cluster blames a death on
+    every item that waits for the same worker. After `MOST_DEATHS` deaths the error of the item is `WorkerDied`. The
+    other items are not affected.
 
     Raises:
         RunError: the executor has ended.
     """
-    waiting = deque(items)
+    waiting, suspects = deque(items), deque[Item]()
     deaths: Counter[Item] = Counter()
     running: dict[Future[Result], Item] = {}
-    while waiting or running:
+    while waiting or running or suspects:
         while waiting and len(running) < workers.ahead:
             item = waiting.popleft()
+            running[workers.executor.submit(work, item)] = item
+        if not running:
+            item = suspects.popleft()
             running[workers.executor.submit(work, item)] = item
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
@@ -111,7 +115,7 @@ def completed(
             has_died = isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker"  # ours, or Dask's
             deaths[item] += has_died
             if has_died and deaths[item] < MOST_DEATHS:
-                waiting.appendleft(item)
+                suspects.append(item)
             elif has_died:
                 yield item, WorkerDied("its worker died each time (out of memory?)")
             elif error is None:
@@ -205,5 +209,6 @@ def _cluster(address: str) -> Iterator[Workers]:
             client.wait_for_workers(1, timeout=WAIT_SECONDS)
         except TimeoutError as error:
             raise RunError(f"executor {DASK}{address}: it has no workers; start them with dask worker") from error
-        # closing the client cancels what is left
-        yield Workers(client.get_executor(), ITEMS_AHEAD * max(sum(client.ncores().values()), 1))
+        # not pure: the same item would get the error of its first try again
+        executor = client.get_executor(pure=False)
+        yield Workers(executor, ITEMS_AHEAD * max(sum(client.ncores().values()), 1))  # closing the client cancels them

@@ -41,9 +41,9 @@ def outcomes(where: str, count: int, work=squared, items=range(7)) -> dict:
     return dict(listed)
 
 
-def assert_only_three_fails(found: dict, error: type[Exception]) -> None:
+def assert_only_three_fails(found: dict, error: type[Exception], others=(0, 1, 2, 4, 5, 6)) -> None:
     assert isinstance(found.pop(3), error)
-    assert found == {item: item * item for item in range(7) if item != 3}
+    assert found == {item: item * item for item in others}
 
 
 def test_an_item_that_fails_does_not_stop_the_others():
@@ -140,6 +140,23 @@ def test_a_cluster_gives_the_same_outcomes(tmp_path):
         marks = tmp_path / "marks"
         marks.mkdir()
         assert_only_three_fails(outcomes(name, 1, partial(deadly, marks)), WorkerDied)
+
+
+def deadly_to_its_neighbours(item: int) -> int:
+    """The square of `item`; 3 kills its worker while the others are still at work."""
+    time.sleep(0.5 if item == 3 else 2)
+    if item == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item * item
+
+
+@pytest.mark.slow
+@needs_kill
+def test_items_beside_one_that_kills_their_worker_keep_their_outcomes(tmp_path):
+    """The scheduler counts each death of a worker for all items that the worker has."""
+    pytest.importorskip("distributed")
+    with cluster(tmp_path, count=1, threads=3) as name:
+        assert_only_three_fails(outcomes(name, 1, deadly_to_its_neighbours, [3, 1, 2]), WorkerDied, [1, 2])
 
 
 @pytest.mark.parametrize("name", ["dask:", "daks:tcp://a:1", "ray", ""])

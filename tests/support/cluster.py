@@ -1,4 +1,4 @@
-"""A Dask cluster of two workers on this machine, each a process with one thread."""
+"""A Dask cluster on this machine; each of its workers is a process."""
 
 import contextlib
 import os
@@ -15,12 +15,12 @@ def command_settings() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """Yield the name of the executor."""
+def cluster(folder: Path, count: int = 2, threads: int = 1) -> Iterator[str]:
+    """Yield the name of the executor of `count` workers with `threads` threads each."""
     file = folder / "scheduler.json"
     options = {
         "scheduler": ["--no-dashboard", "--host", "127.0.0.1", "--port", "0"],
-        "worker": ["--nworkers", "2", "--nthreads", "1", "--no-dashboard"],
+        "worker": ["--nworkers", str(count), "--nthreads", str(threads), "--no-dashboard"],
     }
     started = [
         subprocess.Popen(
