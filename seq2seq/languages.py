@@ -168,6 +168,11 @@ def check_direction(
         raise ModelError(f"{name}: translates {here}, but {other} translates {there}; {remedy}")
 
 
+def direction_name(sides: Iterable[str]) -> str:
+    """Return the name of a direction, such as en-de."""
+    return "-".join(sides)
+
+
 def named_directions(name: str) -> Iterator[tuple[str, str]]:
     """Yield each source and target that a name such as `en-de` may contain: codes of languages may have hyphens too.
 

@@ -15,8 +15,8 @@ import click
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.config import ranges
-from seq2seq.config.directions import direction_name
 from seq2seq.config.ranges import Range
+from seq2seq.languages import direction_name
 from seq2seq.lines import readable_again, shown_json
 
 if TYPE_CHECKING:

@@ -143,7 +143,7 @@ def _directions(tokenizers: "TokenizerPair", trained: Collection[str]) -> list[s
 
     A direction from a language into the same one is listed only if the model was `trained` in it.
     """
-    from seq2seq.config.directions import direction_name
+    from seq2seq.languages import direction_name
 
     if (languages := getattr(tokenizers, "languages", None)) is None:
         return []

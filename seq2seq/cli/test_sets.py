@@ -15,10 +15,9 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.outputs import check_output, open_output
-from seq2seq.config.directions import direction_name
 from seq2seq.errors import DataError, ModelError, did_you_mean
 from seq2seq.evaluation.translated import translations
-from seq2seq.languages import check_direction
+from seq2seq.languages import check_direction, direction_name
 from seq2seq.lines import check_counts, read_lines
 
 if TYPE_CHECKING:

@@ -174,7 +174,7 @@ def _named(model: "LoadedModel", direction: "Direction", is_of_many: bool) -> "D
 
 def _directions(pairs: "Sequence[Pair]", direction: "Direction") -> dict[str, list[str]]:
     """Return the directions on which a model of many languages is tuned, for the result, and log them."""
-    from seq2seq.config.directions import direction_name
+    from seq2seq.languages import direction_name
 
     found = dict.fromkeys(pair.direction or (direction.source, direction.target) for pair in pairs)
     names = [direction_name(filter(None, sides)) for sides in found]

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from seq2seq.config.corpora import SourceConfig
-from seq2seq.config.directions import BEST_OF, Sides, direction_name
+from seq2seq.config.directions import BEST_OF, Sides
 from seq2seq.config.schema import Config
 from seq2seq.errors import did_you_mean
-from seq2seq.languages import is_same_language
+from seq2seq.languages import direction_name, is_same_language
 
 
 def direction_problems(config: Config) -> list[str]:

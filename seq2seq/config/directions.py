@@ -5,7 +5,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -14,6 +14,7 @@ from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.values import Section, one_or_more
 from seq2seq.errors import did_you_mean
 from seq2seq.languages import (
+    direction_name,
     is_same_language,
     known_language,
     language_name,
@@ -111,8 +112,3 @@ class LanguagesConfig(Section):
             hint = did_you_mean(given, [*known, *(language_name(one).lower() for one in known)])
             raise ValueError(f"{key}: {given} is not in languages.{side} ({', '.join(known)}){hint}")
         return found
-
-
-def direction_name(sides: Iterable[str]) -> str:
-    """Return the name of a direction, such as en-de."""
-    return "-".join(sides)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.config.description import ModelDescription
-from seq2seq.config.directions import direction_name
 from seq2seq.errors import UserError
 from seq2seq.inference.degeneration import text_flags
 from seq2seq.inference.overlap import Work
 from seq2seq.inference.translation import PartSpans, Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.languages import is_same_language
+from seq2seq.languages import direction_name, is_same_language
 from seq2seq.text.direction import Direction, find_language
 from seq2seq.text.untranslatable import VERBATIM
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-from seq2seq.config.directions import direction_name
 from seq2seq.errors import UserError, some_of
-from seq2seq.languages import known_language, named_directions
+from seq2seq.languages import direction_name, known_language, named_directions
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.models import SIDES, Models
 from seq2seq.serve.served import ServedTranslator, Terms

@@ -8,9 +8,8 @@ from itertools import chain
 from pathlib import Path
 
 from seq2seq.config.description import ModelDescription
-from seq2seq.config.directions import direction_name
 from seq2seq.errors import UserError, some_of
-from seq2seq.languages import is_same_language, language_code, languages_named
+from seq2seq.languages import direction_name, is_same_language, language_code, languages_named
 from seq2seq.text.direction import MOST_LISTED, UNNAMED, Direction, find_language
 from seq2seq.text.tokenizer import TokenizerPair
 

@@ -9,9 +9,10 @@ from itertools import chain, islice
 
 import numpy as np
 
-from seq2seq.config.directions import LanguagesConfig, Sides, direction_name
+from seq2seq.config.directions import LanguagesConfig, Sides
 from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.uncertainty import Measured
+from seq2seq.languages import direction_name
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.training.state import is_standard_error
 

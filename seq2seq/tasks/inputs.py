@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import FREE_MODEL_KEYS
-from seq2seq.config.directions import LanguagesConfig, Sides, direction_name
+from seq2seq.config.directions import LanguagesConfig, Sides
 from seq2seq.config.presets import PRESETS
 from seq2seq.config.problems import describe
 from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig, VocabularyConfig
@@ -23,7 +23,7 @@ from seq2seq.data.directions import open_set, open_training
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import ConfigError, DataError, shown
-from seq2seq.languages import languages_named
+from seq2seq.languages import direction_name, languages_named
 from seq2seq.store.direction import KEYS
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model, load_outline

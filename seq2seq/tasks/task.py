@@ -21,7 +21,6 @@ from torch import nn
 
 from seq2seq import atomic
 from seq2seq.config.corpora import FilterConfig, held_out_names
-from seq2seq.config.directions import direction_name
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.directions import RowTags, vocabulary_repeats
 from seq2seq.data.examples import Source
@@ -33,6 +32,7 @@ from seq2seq.data.tokenizer_text import TokenizerText
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.uncertainty import Measured, of_ratio
 from seq2seq.inspection.overlap import find_overlap, overlap_warning
+from seq2seq.languages import direction_name
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import DataRecord, ScoreRecord

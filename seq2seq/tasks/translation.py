@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from seq2seq.config.directions import BEST_OF, Sides, direction_name
+from seq2seq.config.directions import BEST_OF, Sides
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.directions import RowTags, tempered
 from seq2seq.data.examples import Pair, Source
@@ -26,6 +26,7 @@ from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.inspection.correspondence import find_unrelated, log_lengths
 from seq2seq.inspection.swapped_sides import LINES, sides_are_swapped
+from seq2seq.languages import direction_name
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.calibration import Calibration
 from seq2seq.store.direction import may_know_others

@@ -11,11 +11,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from seq2seq.config.directions import Sides, direction_name
+from seq2seq.config.directions import Sides
 from seq2seq.data.examples import Pair
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.engine import ONE_BEST
 from seq2seq.inference.pipeline import Pipeline
+from seq2seq.languages import direction_name
 from seq2seq.tasks.directions import rows_of_directions
 from seq2seq.text.direction import Direction
 

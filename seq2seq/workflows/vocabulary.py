@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seq2seq.config.directions import direction_name
 from seq2seq.data.collate import collate_translation
 from seq2seq.data.encoding import stored_ids
 from seq2seq.errors import DataError, ModelError, UserError, counted, some_of
@@ -22,7 +21,7 @@ from seq2seq.inference.steps import TransformerSteps, float32_logits
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.inspection.line_languages import other_language
-from seq2seq.languages import language_name
+from seq2seq.languages import direction_name, language_name
 from seq2seq.lines import read_lines
 from seq2seq.runtime import start
 from seq2seq.store.direction import one_direction
