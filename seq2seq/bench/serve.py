@@ -25,7 +25,7 @@ from typing import Any, TextIO
 from seq2seq.bench.decoding import TYPED, phrasebook
 from seq2seq.bench.measure import Entrant, Progress, figures, take_rounds
 from seq2seq.bench.report import Report, machine
-from seq2seq.errors import RunError
+from seq2seq.errors import RunError, counted
 from seq2seq.evaluation.probe import Probe
 from seq2seq.inference.translator import Translator
 from seq2seq.processes import resident_bytes
@@ -119,7 +119,7 @@ def bench_serve(
             return {"sentences_per_second": rate}
 
         entrants = [Entrant("translate", "", translate, {"answers": load.rounds * len(lines)})]
-        entrants += [Entrant(f"{count} clients", "", partial(ask, count), {}) for count in load.clients]
+        entrants += [Entrant(counted(count, "client"), "", partial(ask, count), {}) for count in load.clients]
         take_rounds(entrants, load.rounds, progress)
     for entrant, tally in zip(entrants[1:], tallies.values(), strict=True):
         entrant.facts.update(tally.facts())

@@ -29,8 +29,9 @@ NOT_RECORDED = "not recorded"
 def command(model: Path | None, of_cache: bool, clears_cache: bool, form: str) -> None:
     """Describe MODEL: architecture, parameters, vocabulary, languages, scores [default: the newest run].
 
-    On CPUs, models are converted for CTranslate2 at their first use, into ~/.cache/seq2seq. A deleted conversion is
-    made again when its model is used. Conversions that are not used for 30 days are deleted automatically.
+    On CPUs, models are converted for CTranslate2 at their first use, into $XDG_CACHE_HOME/seq2seq (~/.cache/seq2seq if
+    that is not set). A deleted conversion is made again when its model is used. Conversions that are not used for 30
+    days are deleted automatically.
     """
     if of_cache or clears_cache:
         _show_cache(model, of_cache, clears_cache, form)
@@ -152,13 +153,16 @@ def _directions(tokenizers: "TokenizerPair", trained: Collection[str]) -> list[s
 
 
 def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    from seq2seq.store.footprint import shown_bytes
+
     yield "model", described["folder"]
     if described.get("directions"):
         trained, possible = sum(described["directions"].values()), len(described["directions"])
         of_all = "" if trained == possible else f" of {possible}"
         yield "task", f"translation, trained in {trained}{of_all} directions"
     elif described["task"] == "translation":
-        yield "task", f"translation, {described['source_language'] or '?'} to {described['target_language'] or '?'}"
+        sides = [described["source_language"], described["target_language"]]
+        yield "task", "translation" + (f", {sides[0] or '?'} to {sides[1] or '?'}" if any(sides) else "")
     else:
         yield "task", f"classification, labels {some_of(described['labels'])}"
     if described.get("languages"):
@@ -170,14 +174,12 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"  {name}", ", ".join(scores) if scores else "not validated" if is_trained else "zero-shot"
     if described.get("license"):
         yield "licence", described["license"]
-    size = f"{described['bytes'] / 2**20:,.1f} MiB"
+    size = shown_bytes(described["bytes"])
     if "format" in described:
         yield "format", f"{described['format']}, {described['quantization']} ({size}); for s2s translate and s2s bleu"
     else:
         yield "parameters", f"{described['parameters']:,} ({size})"
     if memory := described.get("memory"):
-        from seq2seq.store.footprint import shown_bytes
-
         needs = {name: shown_bytes(count) for name, count in memory.items()}
         uses = "{float32} to translate, {int8} with --quantization int8, {training} to train"
         if described["task"] == "classification":

@@ -17,6 +17,7 @@ _KINDS = ("F64", "F32", "F16", "BF16")  # of weights in safetensors
 _LONGEST_HEAD = 2**26  # bytes
 WEIGHTS = "model.safetensors"
 FLOAT32 = 4
+_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def machine_memory() -> int | None:
 
 def shown_bytes(count: float) -> str:
     """Return a number of bytes for people: `1.9 GiB`."""
-    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
+    unit, size = next(((unit, size) for unit, size in _UNITS if count >= size), _UNITS[-1])
+    return f"{count / size:,.1f} {unit}"
 
 
 def _num_weights(path: Path) -> int:

@@ -102,6 +102,8 @@ def test_commands_take_and_list_the_languages(nllb, tmp_path, capfd):
     assert len(capfd.readouterr().out.splitlines()) == len(SOURCE)
     assert main(["info", str(nllb), "--format", "json"]) == 0
     assert {"deu_Latn", "zho_Hans"} <= set(json.loads(capfd.readouterr().out)["languages"])
+    assert main(["info", str(nllb)]) == 0
+    assert "?" not in capfd.readouterr().out, "its languages are a row of their own"
     assert main(["translate", str(nllb), "-i", str(lines)]) == 2
 
 

@@ -10,7 +10,7 @@ from support.multilingual_models import make_multilingual
 
 from seq2seq.cli import main
 from seq2seq.errors import ModelError
-from seq2seq.store.footprint import WEIGHTS, footprint, machine_memory
+from seq2seq.store.footprint import WEIGHTS, footprint, machine_memory, shown_bytes
 from seq2seq.store.model_folder import load_model, load_outline, save_model
 
 transformers = pytest.importorskip("transformers")
@@ -21,6 +21,13 @@ def claim(folder: Path, count: int) -> None:
     """Give a folder weights whose head lists `count` numbers."""
     head = json.dumps({"weight": {"dtype": "F32", "shape": [count], "data_offsets": [0, 4 * count]}}).encode()
     (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(head)) + head)
+
+
+@pytest.mark.parametrize("count", [1024, 40_000, 2**20, 5 * 2**20, 2**30, 7_000_000_000])
+def test_a_shown_size_keeps_its_first_digits(count):
+    """It is never shown as 0.0 of a large unit."""
+    number, unit = shown_bytes(count).split()
+    assert float(number) * {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[unit] == pytest.approx(count, rel=0.05)
 
 
 @pytest.mark.parametrize("make", [make_marian, lambda folder: make_multilingual(folder, "m2m100")])
