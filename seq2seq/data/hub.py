@@ -164,12 +164,17 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 def _describe(error: Exception, name: str, subset: str | None, split: str) -> str:
     dataset = f"{name}{f' ({subset})' if subset else ''}, split {split}"
-    kind = type(error).__name__
+    kind, is_folder = type(error).__name__, Path(name).expanduser().exists()
+    if not is_folder and name.startswith(("/", ".", "~")):  # names on the hub do not
+        return f"{name}: no such folder"
     if isinstance(error, (ConnectionError, TimeoutError)) or "Offline" in kind or "offline" in str(error):
         remedy = "check the network, or give a folder that holds the dataset (--from or hub)"
         return f"{dataset}: the Hugging Face hub cannot be reached; {remedy}"
     if kind == "DatasetNotFoundError":
         return f"{dataset}: no such dataset on the Hugging Face hub; check the name, or log in if it is private"
+    if kind in ("DataFilesNotFoundError", "EmptyDatasetError") or "Couldn't infer" in str(error):
+        remedy = "give one of parquet, JSONL, CSV or text files, or one that save_to_disk wrote"
+        return f"{dataset}: {'a folder without data files of one format' if is_folder else 'no data files'}; {remedy}"
     return f"{dataset}: {reason(error)[:300]}"
 
 

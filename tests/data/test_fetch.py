@@ -154,6 +154,19 @@ def addressed(folder, contents, digests=None):
     return fetching.PublicCorpus(None, None, {}, {}, more=files)
 
 
+@pytest.mark.parametrize("name", ["/not/there", "./not", "~/not/there", "yaml", "none"])
+def test_a_folder_that_is_not_a_dataset_is_named_with_the_remedy(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for file, text in {"yaml/b/c.yaml": "{}", "none/weights.bin": "x"}.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    with pytest.raises(DataError) as refused:
+        fetch("sst2", tmp_path / "made", dataset_path=name)
+    remedy = "; give one of parquet, JSONL, CSV or text files" if "/" not in name else ": no such folder"
+    assert str(refused.value).startswith(name)
+    assert remedy in str(refused.value)
+
+
 def test_files_with_an_address_are_downloaded_whole_or_not_at_all(tmp_path, monkeypatch):
     contents = {"train.en": b"a dog\n", "train.ja": "犬\n".encode()}
     monkeypatch.setitem(fetching.CORPORA, "small_enja", addressed(tmp_path / "there", contents))
