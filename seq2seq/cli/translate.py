@@ -32,7 +32,7 @@ logger = logging.getLogger("seq2seq.cli")
 # The descriptions of flags in the log, for lines or for the sentences of documents.
 FLAGS = {
     "split": "translated in parts",
-    "placeholder": "split at variables or addresses, because the model dropped their placeholders",
+    "placeholder": "split at variables or addresses, or lost words to them, because the model dropped placeholders",
     "markup": "written without emphasis, or left unchanged, because Markdown would have read them differently",
     "verbatim": "copied, in full or in part, because the text is not language",
     "lost": "translated without some words or characters, which the model does not know",

@@ -58,12 +58,7 @@ def translate_documents(
 
     def plain(lines: Sequence[str]) -> list[Answer]:
         return [
-            Answer(
-                each.text,
-                Alignment.joined(each.details),
-                frozenset(each.flags),
-                terms=tuple(term.status for term in each.terms),
-            )
+            Answer(each.text, Alignment.joined(each.details), frozenset(each.flags), terms=each.terms)
             for each in translate(lines)
         ]
 

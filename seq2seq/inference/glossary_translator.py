@@ -22,7 +22,7 @@ from seq2seq.search.base import normalized_score
 from seq2seq.text.alignment import Alignment, Status, Term
 from seq2seq.text.glossary import Forbidden, Glossary, Match, places
 from seq2seq.text.terms import Searchable
-from seq2seq.text.words import Span, word_spans
+from seq2seq.text.words import Span, overlap, word_spans
 
 logger = logging.getLogger(__name__)
 
@@ -319,7 +319,7 @@ def _run(match: Match, details: Alignment, taken: Sequence[Span]) -> list[Span]:
     begin, end = match.span
     words = [word.span for word in details.words]
     links = [link for link in details.links if link.source[0] < end and link.source[1] > begin]
-    links = [link for link in links if not any(_overlap(link.target, other) for other in taken)] or links
+    links = [link for link in links if not any(overlap(link.target, other) for other in taken)] or links
     if not links:
         before = sum(1 for span in details.source_words if span[1] <= begin)
         place = words[before][0] if before < len(words) else details.target[1]
@@ -331,10 +331,6 @@ def _run(match: Match, details: Alignment, taken: Sequence[Span]) -> list[Span]:
     while last + 1 in partners:
         last += 1
     return words[first : last + 1]
-
-
-def _overlap(one: Span, other: Span) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
 
 
 def _after(text: str, run: Sequence[Span]) -> str:

@@ -11,7 +11,7 @@ from itertools import chain, starmap, takewhile
 
 from seq2seq.markup.document import OBJECT, Node, Segment, Template, walk
 from seq2seq.markup.projection import Placed, Projection
-from seq2seq.text.alignment import Alignment
+from seq2seq.text.alignment import Alignment, Term
 from seq2seq.text.words import Span
 
 UNCHANGED, MARKUP = "unchanged", "markup"
@@ -27,8 +27,8 @@ class Answer:
     flags: frozenset[str] = frozenset()
     order: tuple[int, ...] = ()
     """Index of the source's piece for each OBJECT."""
-    terms: tuple[str, ...] = ()
-    """The status of each term of a glossary."""
+    terms: tuple[Term, ...] = ()
+    """Terms of a glossary."""
 
 
 def written(segment: Segment, answer: Answer) -> tuple[Template | None, frozenset[str]]:

@@ -19,12 +19,12 @@ from seq2seq.markup.document import join as join_document
 from seq2seq.markup.placeholders import CLASSES, MOST, PlaceholderClass, choose, find
 from seq2seq.markup.render import Answer, written
 from seq2seq.markup.tags import relabelled
-from seq2seq.text.alignment import Alignment, Link, Word, copied
+from seq2seq.text.alignment import Alignment, Link, Term, Word, copied
 from seq2seq.text.parts import Part, bounded_sentences, join, stripped
 from seq2seq.text.scripts import ends_in_word
 from seq2seq.text.splitting import ABBREVIATED, LONGEST_ABBREVIATION
 from seq2seq.text.untranslatable import VERBATIM, lacks_letters
-from seq2seq.text.words import Span
+from seq2seq.text.words import Span, overlap
 
 FORMATS = {"html": html.segments, "xml": xml.segments, "markdown": markdown.segments, "plain": plain.segments}
 PLACEHOLDER = "placeholder"
@@ -59,10 +59,10 @@ class Marked:
     text: str
     segments: int
     sentences: tuple[tuple[str, ...], ...]
-    """Flags of each sentence: `placeholder` if it was split at its pieces, because the model lost one; `markup` if
-    emphasis of its segment was omitted, or the segment not translated, because the format cannot express it;
-    `unchanged` if its segment was not changed, because the translation of the segment is empty; `verbatim` if it was
-    copied because it cannot be translated; and flags that `translate` returned."""
+    """Flags of each sentence: `placeholder` if the model lost a piece, so that the sentence was split at its pieces, or
+    pieces replaced words; `markup` if emphasis of its segment was omitted, or the segment not translated, because the
+    format cannot express it; `unchanged` if its segment was not changed, because the translation of the segment is
+    empty; `verbatim` if it was copied because it cannot be translated; and flags that `translate` returned."""
     terms: tuple[str, ...] = ()
     """The status of each term of a glossary; translations that were not used do not count."""
 
@@ -105,7 +105,7 @@ def _read(texts: Sequence[str], form: str) -> Iterator[Document]:
             raise BadDocument(str(error), index) from error
 
 
-_Rendered = tuple[Template | None, list[frozenset[str]], tuple[str, ...]]
+_Rendered = tuple[Template | None, list[frozenset[str]], tuple[Term, ...]]
 
 
 def _rendered(segment: Segment, answer: Answer, sentences: Sequence[frozenset[str]]) -> _Rendered:
@@ -121,8 +121,8 @@ def _rendered(segment: Segment, answer: Answer, sentences: Sequence[frozenset[st
 def _joined(document: Document, outputs: Sequence[_Rendered]) -> Marked:
     text = join_document(document, [output for output, *_ in outputs])
     sentences = chain.from_iterable(sentences for _, sentences, _ in outputs)
-    terms = chain.from_iterable(terms for *_, terms in outputs)
-    return Marked(text, len(outputs), tuple(tuple(sorted(flags)) for flags in sentences), tuple(terms))
+    statuses = tuple(term.status for *_, terms in outputs for term in terms)
+    return Marked(text, len(outputs), tuple(tuple(sorted(flags)) for flags in sentences), statuses)
 
 
 # -- plain text ------------------------------------------------------------------------------------
@@ -159,7 +159,11 @@ def _concatenated(parts: Sequence[Part], answers: Sequence[Answer], end: str) ->
         Alignment.joined(moved),
         frozenset(chain.from_iterable(one.flags for one in answers)),
         tuple(number + before for one, before in zip(answers, pieces, strict=False) for number in one.order),
-        tuple(chain.from_iterable(one.terms for one in answers)),
+        tuple(
+            term.shifted(part.begin, at)
+            for part, one, at in zip(parts, answers, places, strict=True)
+            for term in one.terms
+        ),
     )
 
 
@@ -194,7 +198,7 @@ def _with_placeholders(
                 filled_texts[index] = _Filled(text, pairs)
         found = translate([filled.text for filled in filled_texts.values()]) if filled_texts else ()
         for (index, filled), said in zip(filled_texts.items(), found, strict=True):
-            translated = _without_added_stop(filled.text, said)
+            translated = _without_added_stop(filled.text, filled.without_own_terms(said))
             if (answer := filled.restored(translated, filled.said(translated))) is not None:
                 answers[index] = answer
             else:
@@ -202,7 +206,7 @@ def _with_placeholders(
     for index, tries in lost.items():
         linked = (filled.restored(translated, filled.linked(translated)) for filled, translated in tries)
         if index not in answers and (answer := next(filter(None, linked), None)) is not None:
-            answers[index] = answer
+            answers[index] = replace(answer, flags=answer.flags | {PLACEHOLDER})
     return answers
 
 
@@ -243,19 +247,32 @@ class _Filled:
         neighbours = [(text[:place][-1:], text[place + 1 :][:1]) for place, char in enumerate(text) if char == OBJECT]
         self._glued = [(before.isalnum(), after.isalnum()) for before, after in neighbours]
 
+    def without_own_terms(self, translated: Answer) -> Answer:
+        """Return a translation without the terms of the placeholders, which the text does not have."""
+        return replace(translated, terms=tuple(term for term in translated.terms if not self._holds(term.source)))
+
     def said(self, translated: Answer) -> list[Span]:
-        """Return the spans of the placeholders that the translation contains exactly once."""
+        """Return the spans of the placeholders that the translation contains exactly once, terms apart."""
         text = _without_objects(translated)
         found = [find(word, text, glued) for word, glued in zip(self._answers, self._glued, strict=True)]
-        return [spans[0] for spans in found if len(spans) == 1]
+        outside = [[span for span in spans if not _is_of_term(translated, span)] for spans in found]
+        return [spans[0] for spans in outside if len(spans) == 1]
 
     def linked(self, translated: Answer) -> list[Span]:
-        """Return, for each placeholder with links, the word of the translation with the strongest link."""
-        found = []
-        for begin, end in self._spans:
-            links = [link for link in translated.alignment.links if link[0][0] < end and link[0][1] > begin]
-            found += [max(links, key=lambda link: link[2])[1]] if links else []
-        return found
+        """Return, for each placeholder, the word of the translation with the strongest link to it.
+
+        Marks, words of terms, and words with a stronger link to another source word do not count.
+        """
+        strongest = dict[Span, Link]()  # by target word
+        for link in sorted(translated.alignment.links, key=lambda link: link.weight):
+            strongest[link.target] = link
+        free = [
+            link
+            for (begin, end), link in strongest.items()
+            if any(map(str.isalnum, translated.text[begin:end])) and not _is_of_term(translated, (begin, end))
+        ]
+        own = ([link for link in free if overlap(link.source, span)] for span in self._spans)
+        return [max(links, key=lambda link: link.weight).target for links in own if links]
 
     def restored(self, translated: Answer, found: Sequence[Span]) -> Answer | None:
         """Return the answer with pieces at the spans `found`; None if their number is not that of the pieces, or they
@@ -279,20 +296,32 @@ class _Filled:
             Alignment(*whole, source_words, tuple(words), tuple(links)),
             translated.flags,
             tuple(number for _, number in places),
-            translated.terms,
+            tuple(
+                replace(term, source=source_at.span_or_none(term.source), target=target_at.span_or_none(term.target))
+                for term in translated.terms
+            ),
         )
+
+    def _holds(self, span: Span | None) -> bool:
+        """Whether a span of the filled text has a placeholder or a part of one."""
+        return span is not None and any(overlap(span, own) for own in self._spans)
 
 
 def _without_added_stop(source: str, translated: Answer) -> Answer:
     """Return a translation without the full stop that models of sentences add to a title or a table cell."""
     text, end = translated.text, len(translated.text) - 1
     is_added = ends_in_word(source) and text.endswith(STOPS) and ends_in_word(text[:-1])
+    is_added = is_added and not _is_of_term(translated, (end, len(text)))
     if not is_added or ABBREVIATED.search(text[max(0, end - LONGEST_ABBREVIATION) : end]):
         return translated
     own = translated.alignment
     words = tuple(word for word in own.words if word.span[1] <= end)
     links = tuple(link for link in own.links if link.target[1] <= end)
     return replace(translated, text=text[:end], alignment=replace(own, words=words, links=links))
+
+
+def _is_of_term(translated: Answer, span: Span) -> bool:
+    return any(term.target is not None and overlap(term.target, span) for term in translated.terms)
 
 
 def _without_objects(translated: Answer) -> str:
@@ -315,6 +344,10 @@ class _Objects:
     def span(self, span: Span) -> Span:
         """Return the new span of a span of the text; a span within a replaced one becomes the whole OBJECT."""
         return self._place(span[0], False), self._place(span[1], True)
+
+    def span_or_none(self, span: Span | None) -> Span | None:
+        """Return the new span of a span; None for None."""
+        return None if span is None else self.span(span)
 
     def _place(self, place: int, is_end: bool) -> int:
         """Return the new place of a begin or an end; within a replaced span it is before or after the OBJECT."""

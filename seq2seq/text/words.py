@@ -59,6 +59,11 @@ def without_overlaps(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
+def overlap(one: Span, other: Span) -> bool:
+    """Whether two spans share a character."""
+    return one[0] < other[1] and other[0] < one[1]
+
+
 def spaced_words(text: str) -> list[Span]:
     """Return the stretches between white space, for text that was split into words before."""
     return [found.span() for found in _SPACED.finditer(text)]

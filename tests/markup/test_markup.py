@@ -19,6 +19,7 @@ from seq2seq.errors import DataError
 from seq2seq.markup.placeholders import CLASSES
 from seq2seq.markup.tags import closes_itself
 from seq2seq.markup.translation import translate_documents
+from seq2seq.text.alignment import Term
 from seq2seq.text.words import word_spans
 
 PIECES = ("{name}", "%s", "https://a.example/x?y=1", "me@a.example", "<code>x &lt; 1</code>", "{{ user.name }}", "v{n}")
@@ -379,5 +380,6 @@ def test_a_language_is_marked_by_its_tag_whatever_the_model_calls_it(target, tag
 
 @pytest.mark.parametrize(("said", "terms"), [("EINS", ("kept",)), ("one", ("kept",)), ("", ())])
 def test_terms_count_where_the_translation_is_used(said, terms):
-    (marked,) = translate_documents(["<p>one</p>"], "html", lambda _: [replace(answered(said), terms=("kept",))])
+    kept = (Term((0, 3), (0, len(said)), "kept", "one"),)
+    (marked,) = translate_documents(["<p>one</p>"], "html", lambda _: [replace(answered(said), terms=kept)])
     assert marked.terms == terms

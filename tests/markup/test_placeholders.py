@@ -1,12 +1,17 @@
 """Placeholders in translated documents: each piece is found again or kept; the class that a model keeps is found."""
 
+import random
 import re
+from collections import Counter
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
 from support.markup_answers import WORDS, Nonsense, answered, upper
 
 from seq2seq.markup.placeholders import CLASSES, MOST, PlaceholderClass, probe, ranked
 from seq2seq.markup.translation import PLACEHOLDER, Marked, translate_documents
+from seq2seq.text.alignment import Term
 from seq2seq.text.words import word_spans
 
 
@@ -53,7 +58,69 @@ def test_a_placeholder_that_is_translated_is_found_by_its_link():
         ]
 
     (marked,) = translate_documents(["<p>a man rides {x} through <i>the</i> town</p>"], "html", translate, CLASSES[:1])
-    assert marked == Marked("<p>a man rides {x} through <i>the</i> town</p>", 1, ((),))
+    assert marked == Marked("<p>a man rides {x} through <i>the</i> town</p>", 1, ((PLACEHOLDER,),))
+
+
+@given(
+    st.integers(0, 2**32), st.lists(st.sampled_from(WORDS), min_size=2, max_size=8), st.sampled_from([".", " !", "?"])
+)
+def test_a_lost_placeholder_replaces_no_mark_no_term_and_no_word_of_another(seed, words, mark):
+    """Whatever it is linked to; only a word whose strongest link is to the placeholder may go, and the flag says so."""
+    draw = random.Random(seed)
+    place, free = draw.randrange(len(words)), draw.choice([None, *words])
+    glossary = draw.sample(words, draw.randrange(len(words)))
+
+    def dropping(texts):
+        answers = []
+        for text in texts:
+            spans = word_spans(text, ())
+            lost = [span for span in spans if text[slice(*span)] in CLASSES[0].words]
+            said = " ".join(text[slice(*span)].upper() for span in spans if span not in lost)
+            kept, targets = [span for span in spans if span not in lost], word_spans(said, ())
+            links = [
+                (one, other, 0.1 if text[slice(*one)] == free else 0.6)
+                for one, other in zip(kept, targets, strict=True)
+            ]
+            links += [(span, target, draw.choice([0.2, 0.5])) for span in lost for target in draw.choices(targets, k=2)]
+            terms = [
+                Term(one, other, "forced", text[slice(*one)])
+                for one, other in zip(kept, targets, strict=True)
+                if text[slice(*one)] in glossary
+            ]
+            answers.append(replace(answered(said, spans, targets, links), terms=tuple(terms)))
+        return answers
+
+    text = " ".join([*words[:place], "{x}", *words[place:]]) + mark
+    (marked,) = translate_documents([text], "plain", dropping, CLASSES[:1])
+    said = re.findall(r"[^\W_]+|[^\w\s]", marked.text.replace("{x}", " "))
+    missing = Counter([*map(str.upper, words), mark.strip()]) - Counter(said)
+    assert marked.text.count("{x}") == 1
+    assert marked.sentences == ((PLACEHOLDER,),)
+    assert missing.total() <= 1
+    assert free is None or {*missing} <= {free.upper()}
+    assert not {*missing} & {*map(str.upper, glossary)}
+    assert len(marked.terms) == sum(word in glossary for word in words)
+
+
+def test_a_term_is_no_placeholder_even_if_it_is_spelled_like_one():
+    """A glossary may have the words of placeholders, as sources or as translations."""
+    known = PlaceholderClass("known words", ("guitar",), ("GITARRE",))
+
+    def translate(texts):
+        answers = []
+        for text in texts:
+            said = text.upper().replace("PIANO", "GITARRE").replace("GUITAR", "DING")
+            terms = [("piano", "GITARRE"), ("guitar", "DING")]
+            found = [(text.find(one), said.find(other), one, other) for one, other in terms if one in text]
+            places = [
+                Term((one, one + len(source)), (other, other + len(target)), "forced", source)
+                for one, other, source, target in found
+            ]
+            answers.append(replace(answered(said, word_spans(text, ()), word_spans(said, ())), terms=tuple(places)))
+        return answers
+
+    (marked,) = translate_documents(["the piano and {x}"], "plain", translate, [known])
+    assert marked == Marked("THE GITARRE AND {x}", 1, ((PLACEHOLDER,),), ("forced",))
 
 
 def test_more_pieces_than_placeholders_are_kept():
