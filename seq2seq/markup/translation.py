@@ -139,8 +139,8 @@ def _of_segments(
     and keep the white space between them."""
     cut = [stripped(bounded_sentences(text, longest)) for text in texts]
     cores = [part.text for parts, _ in cut for part in parts]
-    kept = {core for core in set(cores) if is_untranslatable(core.replace(OBJECT, " ").strip())}
-    translated = iter(_answers([core for core in cores if core not in kept], translate, classes))
+    kept = {core for core in set(cores) if is_untranslatable(_around(core))}
+    translated = iter(_answers([core for core in cores if core not in kept], translate, classes, is_untranslatable))
     answers = iter([_verbatim(core) if core in kept else next(translated) for core in cores])
     found = []
     for parts, end in cut:
@@ -167,14 +167,19 @@ def _concatenated(parts: Sequence[Part], answers: Sequence[Answer], end: str) ->
     )
 
 
-def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[PlaceholderClass]) -> list[Answer]:
+def _answers(
+    texts: Sequence[str],
+    translate: Translate,
+    classes: Sequence[PlaceholderClass],
+    is_untranslatable: Callable[[str], bool],
+) -> list[Answer]:
     """Return the answer to each text, whose pieces are OBJECTs; a text whose placeholders were all lost is split at its
     pieces, and the text between them, which needs no placeholders, is translated."""
-    answers = _with_placeholders(texts, translate, classes)
+    answers = _with_placeholders(texts, translate, classes, is_untranslatable)
     left = [index for index in range(len(texts)) if index not in answers]
     cut = [stripped(_around_pieces(texts[index])) for index in left]
     cores = [part.text for parts, _ in cut for part in parts if OBJECT not in part.text]
-    found = _with_placeholders(cores, translate, classes)
+    found = _with_placeholders(cores, translate, classes, is_untranslatable)
     between = iter([found[index] for index in range(len(cores))])
     for index, (parts, end) in zip(left, cut, strict=True):
         own = [_copied(part.text) if OBJECT in part.text else next(between) for part in parts]
@@ -184,10 +189,17 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Place
 
 
 def _with_placeholders(
-    texts: Sequence[str], translate: Translate, classes: Sequence[PlaceholderClass]
+    texts: Sequence[str],
+    translate: Translate,
+    classes: Sequence[PlaceholderClass],
+    is_untranslatable: Callable[[str], bool],
 ) -> dict[int, Answer]:
     """Return the answers by text; texts that lost the placeholders of all classes have none."""
-    answers: dict[int, Answer] = {index: _verbatim(text) for index, text in enumerate(texts) if lacks_letters(text)}
+    answers: dict[int, Answer] = {
+        index: _verbatim(text)
+        for index, text in enumerate(texts)
+        if lacks_letters(text) and is_untranslatable(_around(text))
+    }
     lost: dict[int, list[tuple[_Filled, Answer]]] = defaultdict(list)
     for placeholders in classes[:MOST_TRIES]:
         filled_texts = {}
@@ -208,6 +220,11 @@ def _with_placeholders(
         if index not in answers and (answer := next(filter(None, linked), None)) is not None:
             answers[index] = replace(answer, flags=answer.flags | {PLACEHOLDER})
     return answers
+
+
+def _around(text: str) -> str:
+    """Return a text without its pieces."""
+    return text.replace(OBJECT, " ").strip()
 
 
 def _verbatim(text: str) -> Answer:

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.markup_answers import WORDS, Nonsense, answered, upper
@@ -12,6 +13,7 @@ from support.markup_answers import WORDS, Nonsense, answered, upper
 from seq2seq.markup.placeholders import CLASSES, MOST, PlaceholderClass, probe, ranked
 from seq2seq.markup.translation import PLACEHOLDER, Marked, translate_documents
 from seq2seq.text.alignment import Term
+from seq2seq.text.untranslatable import lacks_letters
 from seq2seq.text.words import word_spans
 
 
@@ -121,6 +123,24 @@ def test_a_term_is_no_placeholder_even_if_it_is_spelled_like_one():
 
     (marked,) = translate_documents(["the piano and {x}"], "plain", translate, [known])
     assert marked == Marked("THE GITARRE AND {x}", 1, ((PLACEHOLDER,),), ("forced",))
+
+
+@pytest.mark.parametrize("form", ["html", "xml", "markdown", "plain"])
+@pytest.mark.parametrize("text", ["24/7", "a 24/7 b {x}", "{x}: 24/7!", "24/7 {x} 30", "30 {x} 24/7"])
+def test_text_without_letters_is_translated_if_it_has_a_term(form, text):
+    """Also between the pieces of a sentence whose placeholders were lost."""
+
+    def translate(texts):
+        losing = (re.sub("|".join(CLASSES[0].words), "", text) for text in texts)
+        return [answered(text.replace("24/7", "ALWAYS")) for text in losing]
+
+    source = f"<p>{text}</p>" if form in ("html", "xml") else text
+    marked = translate_documents(
+        [source], form, translate, CLASSES[:1], lambda text: lacks_letters(text) and "24/7" not in text
+    )
+    assert "ALWAYS" in marked[0].text
+    assert "24/7" not in marked[0].text
+    assert text.count("30") == marked[0].text.count("30")
 
 
 def test_more_pieces_than_placeholders_are_kept():
