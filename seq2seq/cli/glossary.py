@@ -55,7 +55,8 @@ def check(
     A line of a glossary is source, tab, target. A target may have several forms separated by |, the preferred one
     first; = copies the source. A source that ends in * also matches longer words (invoice*). If the source is -, the
     target is forbidden in translations. A source with a capital matches only in its own case. The third column 'case'
-    makes source and target case-sensitive. A file whose name ends in .csv is read in the format of DeepL.
+    makes source and target case-sensitive. A file whose name ends in .csv has commas, semicolons or tabs between source
+    and target, and ignores further columns, such as those of DeepL.
     """
     from seq2seq.text.glossary import Glossary
 

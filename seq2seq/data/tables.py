@@ -8,8 +8,8 @@ import json
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -23,59 +23,13 @@ from seq2seq.data.examples import Example, LabelledText
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.data.text_files import TextSource
 from seq2seq.errors import DataError, counted, kind_of, reason, shown, some_of
-from seq2seq.lines import open_bytes, read_lines
-from seq2seq.text.forms import JSON, MOSES, form_of_file
+from seq2seq.lines import read_lines
+from seq2seq.text.forms import JSON
+from seq2seq.text.table_format import TableFormat, table_format
 
-_QUOTED = r'"(?:[^"]|"")*"'
-_RECORD, _ALL_QUOTED = (
-    re.compile(rf"(?:{field})(?:\t(?:{field}))*") for field in (rf'{_QUOTED}|[^"\t]*', rf"{_QUOTED}|\d*")
-)
-# The line in which Excel names the delimiter of a CSV, before the header.
-_NAMES_DELIMITER = re.compile(r'"?sep=(\t|[^\w\s"])"?', re.IGNORECASE)
-_LINES_FOR_DELIMITER = _LINES_FOR_KINDS = 200
+_LINES_FOR_KINDS = 200
 # In a shorter file, a unique label in line 1 means little.
 _FEWEST_LINES = 50
-
-
-@dataclass(frozen=True)
-class TableFormat:
-    """The format of the lines of a table: delimiter and quoting."""
-
-    delimiter: str = "\t"
-    is_quoted: bool = False
-    """Whether a field may be quoted, with quotes inside it doubled, as spreadsheets do (RFC 4180)."""
-    start: int = field(default=1, repr=False)  # fingerprints contain the repr of earlier versions
-    """Number of the first line that is a record."""
-
-    def records(self, path: Path) -> Iterator[str]:
-        """Yield the lines of a file from the first record on; some may be empty."""
-        return islice(read_lines(path), self.start - 1, None)
-
-    def fields(self, line: str) -> list[str]:
-        """Return the fields of a line, which must be one record; a field that continues on the next line raises
-        `csv.Error`."""
-        if not self.is_quoted:
-            return line.split(self.delimiter)
-        return next(csv.reader([line.replace("\r", " ")], delimiter=self.delimiter, strict=True), [""])
-
-
-def table_format(path: Path) -> TableFormat:
-    """Return the format of a file.
-
-    The delimiter of a .csv is that of Excel's line `sep=;`, else the one that fits its first lines. The delimiter of
-    other files is ` ||| ` if all lines contain it, else the tab, with quotes if a spreadsheet wrote them.
-
-    Raises:
-        DataError: the first lines of a .csv fit several delimiters.
-    """
-    if path.name.lower().removesuffix(".gz").endswith(".csv"):
-        lines = list(islice(read_lines(path), _LINES_FOR_DELIMITER))
-        if lines and (named := _NAMES_DELIMITER.fullmatch(lines[0].rstrip("\r\n"))):
-            return TableFormat(named[1], is_quoted=True, start=2)
-        return TableFormat(_delimiter(path, list(filter(None, lines))), is_quoted=True)
-    if form_of_file(path) is MOSES:
-        return TableFormat(" ||| ")
-    return TableFormat(is_quoted=_has_spreadsheet_quotes(path))
 
 
 def header(path: Path) -> list[str]:
@@ -134,13 +88,7 @@ class Table(_LineFile):
         return self._columns.of_texts([fields[index] for index in self._indices], f"{self._path}: line {number}")
 
     def _fields(self, line: str, number: int) -> list[str]:
-        try:
-            return self._format.fields(line)
-        except csv.Error as error:
-            raise DataError(
-                f"{self._path}: line {number}: not one record ({error}); write each record in one line, quotes inside "
-                "a quoted field doubled"
-            ) from error
+        return self._format.record(line, f"{self._path}: line {number}")
 
     def _find_columns(self, first: list[str]) -> tuple[bool, tuple[int, ...]]:
         """Whether the first line is a header, and the indices of both columns."""
@@ -271,47 +219,3 @@ class DirectedLines(JsonLines):
         names = columns.choose(list(record), origin)
         example = columns.example(names, [record[name] for name in names], origin)
         return replace(example, direction=tuple(sides))
-
-
-def _delimiter(path: Path, lines: Sequence[str]) -> str:
-    """Return the delimiter that splits all lines into equally many fields, at least two.
-
-    If several do, a comma or semicolon before a space is punctuation, as in `Hallo, du;Hello, you`.
-
-    Raises:
-        DataError: several delimiters are left.
-    """
-    fitting = [delimiter for delimiter in ",;\t" if _splits_evenly(lines, delimiter)]
-    if len(fitting) > 1:
-        spaced = [one for one in fitting if any(f"{one} " in re.sub(_QUOTED, "", line) for line in lines)]
-        fitting = [one for one in fitting if one not in spaced] or fitting
-    if len(fitting) > 1:
-        ways = f"its lines can be split by {' and by '.join(map(repr, fitting))}"
-        raise DataError(f"{path}: {ways}; write a first line such as sep={fitting[-1]}")
-    return fitting[0] if fitting else max(",;\t", key=lines[0].count) if lines else ","
-
-
-def _splits_evenly(lines: Sequence[str], delimiter: str) -> bool:
-    form = TableFormat(delimiter, is_quoted=True)
-    try:
-        widths = {len(form.fields(line)) for line in lines}
-    except csv.Error:
-        return False
-    return len(widths) == 1 and widths.pop() > 1
-
-
-def _has_spreadsheet_quotes(path: Path) -> bool:
-    """Whether quotes occur only around fields, and all fields have them, or some need them for their content.
-
-    Other TSV files have no quoting, so a quote is a character of the text.
-    """
-    with open_bytes(path) as stream:
-        if not any(b'"' in block for block in iter(lambda: stream.read(1 << 20), b"")):
-            return False
-    form, is_needed, is_everywhere = TableFormat(is_quoted=True), False, True
-    for line in read_lines(path):
-        if '"' in line and not _RECORD.fullmatch(line):
-            return False
-        is_needed = is_needed or ('"' in line and any('"' in field or "\t" in field for field in form.fields(line)))
-        is_everywhere = is_everywhere and _ALL_QUOTED.fullmatch(line) is not None
-    return is_needed or is_everywhere

@@ -1,27 +1,24 @@
 """Glossaries: terms of a source language with the words that a translation must use for them.
 
-`Glossary.read` takes a TSV file (or a CSV as DeepL exports it); `inference.glossary_translator` enforces it in
+`Glossary.read` takes a TSV file (or a CSV such as DeepL's exports); `inference.glossary_translator` enforces it in
 translations; `s2s glossary check` reports on it. Spans are in code points.
 """
 
-import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
 
 import regex
 
 from seq2seq.errors import DataError, counted, shown
 from seq2seq.languages import language_code
-from seq2seq.lines import read_lines
+from seq2seq.text.glossary_rows import rows
 from seq2seq.text.scripts import folded, has_unspaced, title, upper
 from seq2seq.text.terms import SHORTEST_IN_COMPOUND, Occurrence, Searchable, TermIndex, written
 from seq2seq.text.words import Span, word_spans
 
-HEADER = ("source", "target")
 COPY, NEVER = "=", "-"
 OPTIONS = ("case",)
 # Letters of an ending, as in "Hundes".
@@ -34,6 +31,8 @@ MOST_TOLD = 10
 NOUNS_WITH_CAPITALS = frozenset({"de", "lb"})
 # Languages that write compounds as one word: "Gartenstuhl" has the term "Stuhl".
 COMPOUNDING = frozenset({"de", "nl", "sv", "da", "no", "nb", "nn", "is", "fi", "et", "hu", "af", "lb", "fy"})
+# Languages whose genitives may end in s: "Acmes". A possessive of the source, as in "Acme's", may become one.
+GENITIVES = frozenset({"de", "lb", "nl", "sv", "da", "no", "nb", "nn", "is"})
 # Separators of columns in files of other forms, and of words.
 _SEPARATOR = re.compile(r"[\s,;=|]")
 # A word before one with a capital and small letters: a heading that capitalises its words. "URL" and "I" prove nothing.
@@ -130,20 +129,21 @@ class Glossary:
 
     @staticmethod
     def read(path: str | Path, target_language: str | None = None, source_language: str | None = None) -> "Glossary":
-        """Read a glossary from a TSV or CSV file.
+        """Read a glossary from a TSV or CSV file (`glossary_rows`).
 
-        A line is source, tab, target, and optionally a tab and options. The target is a list of forms separated by |.
-        If it is empty or `=`, the source is copied. A source that ends in * also matches words with endings. The
-        source `-` lists targets that no translation may contain. Empty lines, lines that begin with #, and a header
-        `source`, tab, `target` are skipped.
+        A line is source, tab, target, and optionally a tab and options; a CSV has no options. The target is a list of
+        forms separated by |. If it is empty or `=`, the source is copied. A source that ends in * also matches words
+        with endings. The source `-` lists targets that no translation may contain. Empty lines, lines that begin with
+        #, and a header `source`, tab, `target` are skipped.
 
         A source with a capital matches only in its own case. Translations may have the forms in any case. The option
         `case` makes both case-sensitive, as for copies; only a capital at the beginning of a sentence is then accepted.
 
         Raises:
-            DataError: the file cannot be read, is not UTF-8, has no entries, or has a line that is not valid.
+            DataError: the file cannot be read, is not UTF-8, has no entries, or has a line that is not valid; or the
+                columns of a CSV may be separated by several marks.
         """
-        glossary = Glossary.of(_rows(Path(path)), target_language, str(path), source_language, True)
+        glossary = Glossary.of(rows(Path(path), LONGEST_LINE), target_language, str(path), source_language, True)
         if not glossary.entries and not glossary.forbidden:
             raise DataError(f"{path}: no entries; a line is source, tab, target")
         return glossary
@@ -204,7 +204,8 @@ class Glossary:
         return (*terms, *((NEVER, one.words, "case" if one.as_written else "") for one in self.forbidden))
 
     def matches(self, text: str) -> list[Match]:
-        """Return the terms in a text: whole words outside of addresses, the longest from the left, without overlaps."""
+        """Return the terms in a text: whole words outside of addresses, without the possessive 's, the longest from the
+        left, without overlaps."""
         source = Searchable(text, self.source_language, by_words=True)
         found, end = [], 0
         for begin in source.edges:
@@ -219,7 +220,8 @@ class Glossary:
                 entry, span, _, end = max(
                     candidates, key=lambda term: (term.end, term.item.as_written, -term.item.line)
                 )
-                forms = _in_case(entry, source, span, self.target_language)
+                takes_s = source.is_possessive(end) and language_code(self.target_language) in GENITIVES
+                forms = _in_case(_with_genitives(entry) if takes_s else entry, source, span, self.target_language)
                 in_compounds = self._in_compounds and not entry.forms_as_written
                 found.append(Match(entry, span, forms, in_compounds, self.target_language))
         return found
@@ -302,35 +304,6 @@ def _is_end_of_word(text: str, span: Span) -> bool:
     return before.isalpha() and not has_unspaced(before)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the columns of each line that is not empty."""
-
-    def refuse(number: int) -> NoReturn:
-        raise DataError(
-            f"{path}: line {number} is not UTF-8; convert the file from its encoding, for example "
-            f"iconv -f WINDOWS-1252 -t UTF-8 {path} > utf8.tsv"
-        )
-
-    is_csv, is_first = path.name.endswith((".csv", ".csv.gz")), True
-    for number, text in enumerate(read_lines(path, refuse), start=1):
-        if "\0" in text:
-            raise DataError(
-                f"{path}: line {number} has zero bytes; if it is UTF-16: iconv -f UTF-16 -t UTF-8 {path} > utf8.tsv"
-            )
-        if "\r" in text:
-            raise DataError(f"{path}: line {number} has carriage returns; make them line ends (tr '\\r' '\\n')")
-        if len(text) > LONGEST_LINE:
-            raise DataError(f"{path}: line {number} has more than {LONGEST_LINE:,} characters; a line is one term")
-        if not text.strip() or text.startswith("#"):
-            continue
-        columns = next(csv.reader([text])) if is_csv else text.split("\t")
-        if is_csv:
-            columns = columns[:2]  # DeepL's further columns are languages
-        if not is_first or tuple(column.strip().casefold() for column in columns[:2]) != HEADER:
-            yield number, columns
-        is_first = False
-
-
 def _checked(where: str, source: str, target: str, options: str) -> list[str]:
     """Return the forms of a target; raise DataError for a line that is not valid."""
     if not source:
@@ -361,6 +334,12 @@ def _is_spelled(found: Occurrence[Entry], text: Searchable) -> bool:
     if not entry.as_written:
         return True
     return text.is_spelled(entry.source, found.span, entry.goes_on)
+
+
+def _with_genitives(entry: Entry) -> Entry:
+    """Return an entry whose forms may also end in s; the preferred one stays the first."""
+    genitives = (f"{form}s" for form in entry.forms if form[-1:].isalpha() and form[-1:] not in "sxzß")
+    return replace(entry, forms=tuple(dict.fromkeys((*entry.forms, *genitives))))
 
 
 def _in_case(entry: Entry, source: Searchable, span: Span, language: str | None) -> tuple[str, ...]:

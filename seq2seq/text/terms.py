@@ -25,9 +25,11 @@ Item = TypeVar("Item")
 SHORTEST_IN_COMPOUND = 4
 # Languages that join a short word to the next one: l'eau, dell'arte. A term may begin after the apostrophe.
 ELIDING = frozenset({"fr", "it", "ca", "oc", "co", "sc", "wa", "ga", "gd", "mt", "eo"})
+# Languages that write plurals so: foto's. In others, a term may end before 's at the end of a word.
+PLURAL_APOSTROPHE = frozenset({"nl", "af", "fy"})
 # Apostrophes and hyphens that look the same.
 _ALIKE = str.maketrans("’‐‑", "'--")
-_APOSTROPHE = re.compile("'")
+_APOSTROPHE, _POSSESSIVE = re.compile("'"), re.compile(r"'s\b")
 _PARTS = regex.compile(rf"{LETTERS}|\X")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 
@@ -79,9 +81,16 @@ class Searchable:
             found.update(match.span())
             if has_unspaced(match[0][0]):
                 found.update(match.start() + at for at in accumulate(map(len, graphemes(match[0]))))
-            elif may_elide:
+                continue
+            if may_elide:
                 found.update(match.start() + mark.end() for mark in _APOSTROPHE.finditer(match[0]))
+            if match[0].endswith("'s") and self.is_possessive(match.end() - 2):
+                found.add(match.end() - 2)
         return sorted(found)
+
+    def is_possessive(self, place: int) -> bool:
+        """Whether the possessive 's, or in most languages a short word, follows a place of the folded text."""
+        return self.language not in PLURAL_APOSTROPHE and _POSSESSIVE.match(self.text, place) is not None
 
     @cached_property
     def _edges(self) -> frozenset[int]:

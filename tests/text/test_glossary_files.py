@@ -1,6 +1,9 @@
 """Glossaries as files and rules: read or refused in one line, matched in every script, at a cost of the text alone."""
 
 import codecs
+import csv
+import gzip
+import io
 import time
 import unicodedata
 from itertools import pairwise
@@ -54,6 +57,56 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, content, words, na
     assert "\n" not in message
     assert len(message) < 400
     assert all(word in message for word in words)
+
+
+ENTRIES = [("dog", "Hund"), ("red, big car", "rotes; großes Auto"), ('say "x"', 'sag "x"'), ("Acme", "=")]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("start", ["", "\ufeff", "# a remark\n\n", "source{0}target\n", "sep={0}\n"])
+@pytest.mark.parametrize("name", ["g.csv", "g.CSV", "Glossar.Csv", "g.csv.gz"])
+@pytest.mark.parametrize("more", [(), ("en", "de")])
+def test_the_tables_of_spreadsheets_are_read(tmp_path, delimiter, start, name, more):
+    """With any delimiter that Excel writes, and quotes where they are needed."""
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerows((*entry, *more) for entry in ENTRIES)
+    raw = (start.format(delimiter) + text.getvalue()).encode()
+    (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
+    glossary = Glossary.read(tmp_path / name)
+    assert [(source, target) for source, target, _ in glossary.rows] == ENTRIES
+    assert not glossary.problems
+
+
+def test_the_quotes_of_a_spreadsheet_are_no_part_of_terms(tmp_path):
+    """In a TSV as in other tables; quotes that no spreadsheet wrote are text."""
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t").writerows(ENTRIES)
+    (tmp_path / "g.tsv").write_text(text.getvalue(), newline="")
+    assert [(source, target) for source, target, _ in Glossary.read(tmp_path / "g.tsv").rows] == ENTRIES
+    (tmp_path / "g.tsv").write_text('5" pipe\tRohr\n"Acme"\t=\n')
+    assert [entry.source for entry in Glossary.read(tmp_path / "g.tsv").entries] == ['5" pipe', '"Acme"']
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("g.csv", '"a\nb",c\n', "line 1: not one record"),
+        ("g.csv", 'd,e\n"a\r\nb",c\n', "line 2: not one record"),
+        ("g.csv", 'd;e\nf;"a\nb"\n', "line 2: not one record"),
+        ("g.csv", "a;b,c;d\n", "write a first line such as sep=;"),
+    ],
+)
+def test_an_entry_is_one_line_with_one_delimiter(tmp_path, name, content, words):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=words):
+        Glossary.read(tmp_path / name)
+
+
+def test_a_line_of_a_csv_with_another_delimiter_is_told(tmp_path):
+    (tmp_path / "g.csv").write_text("dog;Hund\ncat,Katze\n")
+    assert Glossary.read(tmp_path / "g.csv").problems == (
+        "line 2: no target for 'cat,Katze', so translations must copy it; write = to say so",
+    )
 
 
 def test_a_form_that_is_also_forbidden_is_told(tmp_path):

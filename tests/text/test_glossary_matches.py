@@ -23,6 +23,7 @@ def test_terms_are_whole_words_the_longest_first_in_the_case_of_the_text(tmp_pat
     assert found(glossary, text) == [
         ("client", "CLIENT", ("AUFTRAGGEBER", "AUFTRAGGEBERS")),
         ("client server", "client server", ("Clientserver",)),
+        ("client", "Client", ("Auftraggeber", "Auftraggebers")),
         ("invoice", "invoices", ("Rechnung",)),
         ("Firefox", "Firefox", ("Firefox",)),
         ("WHO", "WHO", ("Weltgesundheitsorganisation",)),
@@ -182,6 +183,50 @@ def test_a_noun_is_in_nouns_alone_and_a_whole_word_comes_first(form, text, kept)
 def test_a_term_is_not_part_of_an_address_or_a_name(text, is_found):
     assert bool(of_rows(("dog", "Hund")).matches(text)) == is_found
     assert of_rows(("www.dog.com", "=")).matches("see www.dog.com")
+
+
+POSSESSIVES = ("{}'s new product", "The {}’s product", "{}'s", "It is {}'s.", "{}'s, {}’s!")
+
+
+@pytest.mark.parametrize("text", POSSESSIVES)
+@pytest.mark.parametrize(
+    "row", [("Acme", "="), ("driver", "Fahrer"), ("Node.js", "="), ("AT&T", "="), ("red car*", "x")]
+)
+def test_a_possessive_is_no_part_of_a_term(row, text):
+    source = row[0].removesuffix("*")
+    for written in (text, text.replace("'s", "'S").replace("’s", "’S").replace("{}", "{0}")):
+        spans = [match.span for match in of_rows(row).matches(written.format(*[source] * 2))]
+        assert [written.format(source, source)[slice(*span)] for span in spans] == [source] * written.count("{")
+    longer = (f"{source}'s", "y") if not row[0].endswith("*") else (f"{source}'s", "=")
+    (match,) = of_rows(row, longer).matches(f"the {source}'s")
+    assert match.entry.source == longer[0]
+
+
+@pytest.mark.parametrize("text", ["{}-like", "pre-{}", "{}-like's", "{}'t", "{}'sx", "{}s", "{}s's", "o'{}"])
+def test_a_part_of_a_word_is_no_term(text):
+    assert not of_rows(("dog", "Hund"), ("Acme", "=")).matches(f"{text.format('dog')} {text.format('Acme')}")
+
+
+def test_the_plurals_of_dutch_are_no_possessives():
+    assert not of_rows(("foto", "photo"), source="nl", target="en").matches("twee foto's")
+
+
+@pytest.mark.parametrize(
+    ("target", "row", "answer", "found"),
+    [
+        ("de", ("Acme", "="), "Acmes neues Rad", "Acmes"),
+        ("de", ("Acme", "="), "das Rad von Acme", "Acme"),
+        ("sv", ("Acme", "="), "Acmes nya cykel", "Acmes"),
+        ("fr", ("Acme", "="), "Acmes vélo", None),
+        ("de", ("acme", "Fahrer"), "des Fahrers Rad", "Fahrers"),
+        ("de", ("Acme", "Hans"), "Hanss Rad", None),
+    ],
+)
+def test_a_possessive_may_become_a_genitive_in_s(target, row, answer, found):
+    glossary = of_rows(row, target=target)
+    for text, expected in ((f"{row[0]}'s bike", found), (f"{row[0]} bike", found if found in (None, "Acme") else None)):
+        (place,) = places(glossary.matches(text), answer)
+        assert (place and answer[slice(*place)]) == expected
 
 
 @pytest.mark.parametrize(("source", "text"), [("L'Oréal*", "L’Oréals Preis"), ("Wi-Fi*", "Wi‑Fis here")])
