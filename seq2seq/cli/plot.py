@@ -10,7 +10,7 @@ from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.cli.outputs import check_output
 from seq2seq.config import ranges
-from seq2seq.errors import DataError, ModelError
+from seq2seq.errors import ModelError, counted, some_of
 from seq2seq.store.finding import BEST, newest_run
 
 logger = logging.getLogger(__name__)
@@ -99,14 +99,11 @@ def _run_folder(run: Path | None) -> Path:
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of metrics.jsonl, without a last line that was cut off by a crash.
-
-    Raises:
-        DataError: another line is not an object.
-    """
+    """Return the objects of metrics.jsonl; a warning names broken lines, which are left out, as in `s2s runs`."""
     from seq2seq.lines import read_records
 
     records, broken = read_records(path)
-    if broken and broken[0] <= len(records) + len(broken) - 1:
-        raise DataError(f"{path}: line {broken[0]} is not a JSON object; remove the line")
+    if broken:
+        numbers = some_of([f"line {number}" for number in broken])
+        logger.warning("%s: %s left out (%s)", path, counted(len(broken), "broken line"), numbers)
     return records

@@ -15,6 +15,7 @@ from seq2seq.errors import DataError
 from seq2seq.model.attention import capture_attention
 from seq2seq.model.transformer import Transformer
 from seq2seq.plots import PICTURES, _curves, attention_map, learning_curves, trade_off
+from seq2seq.workflows.runs import read_run
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -174,17 +175,25 @@ def test_plot_takes_no_other_path_in_a_run_for_it(run, capsys, name):
     assert not (run / "curves.png").exists()
 
 
-def test_a_line_cut_off_by_a_crash_is_left_out(run):
-    with open(run / "metrics.jsonl", "a") as stream:
-        stream.write('{"step": 210, "lo')
-    assert main(["plot", str(run)]) == 0
-
-
-def test_a_damaged_line_in_the_middle_is_named(run, capsys):
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    (run / "metrics.jsonl").write_text("\n".join([lines[0], "[1]", *lines[1:]]))
-    assert main(["plot", str(run)]) == 2
-    assert "line 2" in capsys.readouterr().err
+@pytest.mark.parametrize("broken", ["[1]", "half a li", '{"step": 210, "lo', ""])
+@pytest.mark.parametrize("places", [[2], [1, 3], [-1]], ids=str)
+def test_broken_lines_are_named_and_the_others_are_drawn(places, broken, run, capsys):
+    """The last may have been cut off by a crash; `s2s runs` counts the same lines."""
+    path = run / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    numbers = [place if place > 0 else len(lines) + 1 for place in places]
+    assert main(["plot", str(run), "-o", str(run / "whole.png")]) == 0
+    assert capsys.readouterr().err == ""
+    for number in numbers:
+        lines.insert(number - 1, broken)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    assert main(["plot", str(run), "-o", str(run / "rest.png")]) == 0
+    (warning,) = capsys.readouterr().err.splitlines()
+    count = "1 broken line" if len(places) == 1 else "2 broken lines"
+    named = ", ".join(f"line {number}" for number in numbers)
+    assert warning == f"s2s: warning: {path}: {count} left out ({named})"
+    assert (run / "rest.png").read_bytes() == (run / "whole.png").read_bytes()
+    assert read_run(run).broken_lines == len(places)
 
 
 @pytest.mark.parametrize("arguments", [["nowhere"], ["--target", "x"], ["--layer", "2"], ["--attention", " "]])
