@@ -134,7 +134,7 @@ def command(
     with models_stay_open():
         prepared = prepare(request)
         # A folder of something else is refused before any note.
-        find_parts(prepared.job.folder, prepared.identity, prepared.told)
+        find_parts(prepared.job.folder, prepared.identity, prepared.told, defaults=prepared.defaults)
         logger.info("engine: %s", prepared.job.pipeline().translator.engine_note)
         if dry_run:
             _estimate(prepared, workers)
@@ -220,23 +220,29 @@ def check_pairs(folder: Path, counts: "PartCounts") -> None:
 
 
 def _estimate(prepared: "Prepared", workers: int) -> None:
+    from seq2seq.workflows.augment.job import DRY_SECONDS
     from seq2seq.workflows.parts import written_parts
 
-    whole, num_parts = prepared.num_lines * len(prepared.job.models), prepared.job.num_parts
-    made, lines = written_parts(prepared.job.folder, num_parts)
+    job, groups, per_group = prepared.job, range(len(prepared.job.models)), len(prepared.job.shards)
+    written = [written_parts(job.folder, range(group * per_group, (group + 1) * per_group)) for group in groups]
+    made = sum(parts for parts, _ in written)
     there = f", of which {made:,} {'is' if made == 1 else 'are'} there" if made else ""
-    click.echo(f"{counted(whole, 'line')} in {counted(num_parts, 'part')}{there}; nothing is written")
-    if made == num_parts:
+    whole = prepared.num_lines * len(groups)
+    click.echo(f"{counted(whole, 'line')} in {counted(job.num_parts, 'part')}{there}; nothing is written")
+    left = {group: prepared.num_lines - lines for group, (_, lines) in enumerate(written) if lines < prepared.num_lines}
+    if not left:
         return
-    seconds, done = prepared.job.seconds_per_line()
-    if not done:
+    measured = {group: job.seconds_per_line(group, DRY_SECONDS / len(left)) for group in left}
+    if not all(lines for _, lines in measured.values()):
         click.echo("the first part has no line to translate, so the time is not known")
         return
-    minutes = seconds * (whole - lines) / 60
+    seconds = sum(left[group] * each for group, (each, _) in measured.items())
+    done = sum(lines for _, lines in measured.values())
     rest = " for the others" if made else ""
     others = f", with {workers} workers that share the CPUs" if workers > 1 else ""
     click.echo(
-        f"{1 / seconds:,.1f} lines per second over {counted(done, 'line')}: about {minutes:,.1f} minutes{rest}{others}"
+        f"{sum(left.values()) / seconds:,.1f} lines per second over {counted(done, 'line')}: about "
+        f"{seconds / 60:,.1f} minutes{rest}{others}"
     )
 
 

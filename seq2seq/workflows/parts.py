@@ -93,7 +93,11 @@ def finished_part(folder: Path, number: int) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def open_parts(
-    folder: Path, identity: Mapping[str, Any], told: Mapping[str, str], file: str = PARTS_FILE
+    folder: Path,
+    identity: Mapping[str, Any],
+    told: Mapping[str, str],
+    file: str = PARTS_FILE,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Create a folder for work of this identity, or check that an existing one has it; yield its description.
 
@@ -105,18 +109,20 @@ def open_parts(
         told: phrases for people, such as those of `other_model`, for values that they cannot read; the key `models.0`
             is the first of `identity["models"]`.
         file: name of the description in the folder.
+        defaults: values of the keys of `identity["options"]` that are left out, which change nothing when they are
+            given.
 
     Raises:
         UserError: the folder has something else, or work of another identity, or another process has it open.
     """
-    find_parts(folder, identity, told, file)  # before a lock file is made in it
+    find_parts(folder, identity, told, file, defaults)  # before a lock file is made in it
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         if os.access(folder, os.W_OK):  # what is finished may be read-only
             if not stack.enter_context(atomic.locked(folder / LOCK, wait=False)):
                 raise UserError(f"{folder}: another process writes into it; wait for it, or name another folder")
             atomic.remove_leftovers(folder)
-        description = find_parts(folder, identity, told, file)
+        description = find_parts(folder, identity, told, file, defaults)
         if description is None:
             description = {"format": FORMAT, **identity}
             atomic.write_file(folder / file, json_text(description).encode())
@@ -124,27 +130,54 @@ def open_parts(
 
 
 def find_parts(
-    folder: Path, identity: Mapping[str, Any], told: Mapping[str, str], file: str = PARTS_FILE
+    folder: Path,
+    identity: Mapping[str, Any],
+    told: Mapping[str, str],
+    file: str = PARTS_FILE,
+    defaults: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """Return the description of a folder for work of this identity; None if there is none yet. Nothing is changed.
 
     Arguments and errors are those of `open_parts`.
     """
+    description = _description(folder, file)
+    if description is not None and (named := differences(description, identity, told, defaults)):
+        raise UserError(f"{folder}: was made by another command: {named}; name another folder, or repeat that command")
+    return description
+
+
+def _description(folder: Path, file: str) -> dict[str, Any] | None:
     path = folder / file
     if not path.exists():
         if folder.exists() and (not folder.is_dir() or any(folder.glob("[!.]*"))):
             raise UserError(f"{folder}: exists already, and has no {file}; name a new folder with -o")
         return None
     try:
-        description = read_object(path)
+        return read_object(path)
     except DamagedFile as error:
         raise UserError(f"{folder}: {error}; name a new folder with -o, or delete this one") from error
+
+
+def differences(
+    description: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    told: Mapping[str, str],
+    defaults: Mapping[str, Any] | None = None,
+) -> str:
+    """Return phrases for the differences of a description from an identity, or an empty text.
+
+    Arguments are those of `open_parts`.
+    """
     wanted = json.loads(json_text({"format": FORMAT, **identity}))
-    if changes := list(_differences(description, wanted, told)):
-        more = f" and {counted(len(changes) - MOST_NAMED, 'more difference')}" if len(changes) > MOST_NAMED else ""
-        named = ", ".join(changes[:MOST_NAMED]) + more
-        raise UserError(f"{folder}: was made by another command: {named}; name another folder, or repeat that command")
-    return description
+    there, here = (_with_defaults(each, defaults or {}) for each in (description, wanted))
+    changes = list(dict.fromkeys(_differences(there, here, told)))
+    more = f" and {counted(len(changes) - MOST_NAMED, 'more difference')}" if len(changes) > MOST_NAMED else ""
+    return ", ".join(changes[:MOST_NAMED]) + more
+
+
+def _with_defaults(description: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    options = description.get("options")
+    return {**description, "options": {**defaults, **options}} if isinstance(options, dict) else dict(description)
 
 
 def other_model(name: object) -> str:
@@ -160,7 +193,7 @@ def other_lines(name: object) -> str:
 def _differences(there: Any, here: Any, told: Mapping[str, str], name: str = "") -> Iterable[str]:
     """Yield a phrase for each value that differs: that of `told`, or one such as `options.seed 1 there, 2 here`.
 
-    A value at the top level that only `there` has is a result, not a difference. Below, an absent value is null.
+    A value at the top level that only `there` has is a result, not a difference. Below, it is not given here.
     """
     if isinstance(there, dict) and isinstance(here, dict):
         for key in {**there, **here} if name else here:
@@ -171,14 +204,15 @@ def _differences(there: Any, here: Any, told: Mapping[str, str], name: str = "")
     elif isinstance(there, list) and isinstance(here, list):
         yield f"{name.rstrip('.0123456789')}: {len(there)} there, {len(here)} here"
     elif there != here:
-        phrase = f"{name} {shown(there)} there, {shown(here)} here"
+        old, new = ("not given" if value is None else shown(value) for value in (there, here))
+        phrase = f"{name} {old} there, {new} here"
         yield phrase if there is None or here is None else told.get(name, phrase)
 
 
-def written_parts(folder: Path, num_parts: int) -> tuple[int, int]:
-    """Return the number of parts that are complete, and that of their lines; nothing is changed."""
+def written_parts(folder: Path, numbers: Iterable[int]) -> tuple[int, int]:
+    """Return how many of the numbered parts are complete, and the number of their lines; nothing is changed."""
     found = []
-    for number in range(num_parts):
+    for number in numbers:
         with contextlib.suppress(DamagedFile):
             found.append(_facts_of(part_path(folder, number))["lines"])
     return len(found), sum(found)
@@ -240,7 +274,7 @@ def make_parts(
                 total.add(outcome)
                 report(number, outcome)
     except KeyboardInterrupt:
-        done, _ = written_parts(folder, num_parts)  # also those whose workers have not reported yet
+        done, _ = written_parts(folder, range(num_parts))  # also those whose workers have not reported yet
         told = f"{done:,} of {counted(num_parts, 'part')}"
         logger.info("%s: interrupted; %s complete; the same command continues", folder, told)
         raise

@@ -1,6 +1,7 @@
 """The lines that `s2s augment` leaves out, one for each reason; pairs that are drawn, and pairs with a tag; parts of
 two engines."""
 
+import functools
 import gzip
 import json
 import re
@@ -25,6 +26,7 @@ from seq2seq.data.directions import open_training
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError
 from seq2seq.evaluation.selection import consensus
+from seq2seq.inference.degeneration import SYMPTOMS
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime import Runtime
@@ -93,7 +95,7 @@ def test_a_line_is_left_out_for_its_own_reason(reason, pipeline, tmp_path):
 @pytest.mark.parametrize("is_finished", [True, False])
 @pytest.mark.parametrize("kept", ["Der Hund schläft in dem Park.", FINE])
 def test_a_candidate_that_was_cut_off_is_long_wherever_it_stands(is_finished, kept, tmp_path):
-    """The candidate that is kept decides, not the best one."""
+    """The candidate nearest to the reference is kept, wherever it stands, unless it was cut off."""
     tokenizers, line = tokenizers_of_texts(), "The dog sleeps, and the cat looks on."
     texts = [FINE, "Der Hund schläft in dem Park."]
 
@@ -111,7 +113,8 @@ def test_a_candidate_that_was_cut_off_is_long_wherever_it_stands(is_finished, ke
     left_out = Counter()
     job = AugmentJob(tmp_path / "made", (), (), (), Recipe("forward", "chrf"), (shard,))
     found = [record["target"] for record in job.records(pipeline, shard, [kept], left_out)]
-    assert (found, dict(left_out)) == (([kept], {}) if is_finished else ([], {"long": 1}))
+    (other,) = set(texts) - {kept}
+    assert (found, dict(left_out)) == ([kept if is_finished else other], {})
 
 
 def test_lines_without_a_finite_score_are_counted_and_are_not_in_the_folder(tmp_path, monkeypatch, capsys):
@@ -131,6 +134,68 @@ def test_lines_without_a_finite_score_are_counted_and_are_not_in_the_folder(tmp_
     assert out.splitlines() == [f"0 pairs of {len(SOURCE)} lines in made", f"left out: no score {len(SOURCE)}"]
     assert "made: has no pairs, so no training can read it; change the text or the options" in err
     assert records(Path("made")) == []
+
+
+# -- candidates --------------------------------------------------------------------------------------------------------
+
+LINE = "A man rides a red bicycle, and two dogs play in the snow!"
+SOUND = ["Ein Mann fährt ein rotes Rad, und zwei Hunde spielen im Schnee!", "Ein Mann fährt Rad, und im Schnee spielen "
+         "zwei Hunde.", "Zwei Hunde spielen im Schnee, ein Mann fährt ein Rad!"]  # fmt: skip
+# By reason: the text of a candidate, its score, and whether the search found its end.
+FAULTY = {
+    "loop": ("Der Hund " * 6, -0.1, True),
+    "copy": (LINE, -0.1, True),
+    "long": ("Ein Mann fährt ein rotes Rad, und zwei Hunde spielen im Schnee, im", -0.1, False),
+    "short": ("Ja", -0.1, True),
+    "empty": (" ", -0.1, True),
+    "other language": ("Женщина читает книгу в большом парке", -0.1, True),
+    "no score": ("Ein Mann fährt ein rotes Rad, und zwei Hunde spielen im Schnee.", float("nan"), True),
+}
+
+
+shared_tokenizers = functools.cache(tokenizers_of_texts)
+
+
+def kept_of(candidates, keep, reference, folder):
+    """The targets of the pairs that a job makes of `LINE`, whose candidates are given, and the reasons of no pair."""
+    tokenizers = shared_tokenizers()
+
+    def answer(ids, config):
+        return [
+            Hypothesis(tuple(tokenizers.target.encode(text)), score, score, ended) for text, score, ended in candidates
+        ]
+
+    about = ModelDescription(source_language="en", target_language="de", model=ModelConfig(preset="tiny"))
+    search = SearchConfig(beam_size=len(candidates), n_best=len(candidates))
+    pipeline = Pipeline(Translator(EchoEngine(300, answer), tokenizers, search, description=about))
+    (folder / "text").write_text(f"{LINE}\n", encoding="utf-8")
+    (shard,) = plan([folder / "text"], 9)[1]
+    left_out = Counter()
+    job = AugmentJob(folder / "made", (), (), (), Recipe("forward", keep), (shard,))
+    return [record["target"] for record in job.records(pipeline, shard, [reference], left_out)], dict(left_out)
+
+
+@pytest.mark.parametrize("keep", ["chrf", "mbr"])
+@pytest.mark.parametrize("reason", FAULTY)
+def test_a_candidate_with_a_fault_changes_nothing_if_another_has_none(reason, keep, tmp_path):
+    """It is neither kept, although it is the reference, nor counts in the choice among the others."""
+    sound = [(text, -0.25 - index / 8, True) for index, text in enumerate(SOUND)]
+    faulty = FAULTY[reason]
+    for count in (1, 2, 3):
+        expected = kept_of(sound[:count], keep, faulty[0], tmp_path)
+        assert expected in [([text], {}) for text in SOUND]
+        for place in range(count + 1):
+            candidates = [*sound[:place], faulty, *sound[place:count]]
+            assert kept_of(candidates, keep, faulty[0], tmp_path) == expected
+
+
+@pytest.mark.parametrize("reason", FAULTY)
+def test_a_line_whose_candidates_all_have_a_fault_is_left_out_for_that_of_the_chosen_one(reason, tmp_path):
+    for other in FAULTY.keys() - {reason}:
+        candidates = [FAULTY[other], FAULTY[reason]]
+        if reason == "empty":  # nothing is nearer to it than another, so the first is chosen
+            candidates.reverse()
+        assert kept_of(candidates, "chrf", FAULTY[reason][0], tmp_path) == ([], {reason: 1})
 
 
 # -- draws and tags ----------------------------------------------------------------------------------------------------
@@ -181,8 +246,17 @@ def test_of_drawn_translations_the_one_nearest_to_the_others_is_kept(place):
     answers = Pipeline.load("run", **settings).translate(LINES)
     candidates = [[answer.text, *(each.text for each in answer.alternatives)] for answer in answers]
     assert all(len(texts) == 4 for texts in candidates)
-    best = [consensus(texts) for texts in candidates]
+    best, is_every_one_sound = [], []
+    translator = Pipeline.load("run", **settings).translator
+    for line, answer, texts in zip(LINES, answers, candidates, strict=True):
+        faults = [answer.flags, *translator.flags([(line, text) for text in texts[1:]])]
+        finished = [True, *(each.is_finished for each in answer.alternatives)]
+        is_sound = [not SYMPTOMS & set(flags) and ended for flags, ended in zip(faults, finished, strict=True)]
+        own = [index for index in range(4) if is_sound[index] or not any(is_sound)]
+        best.append(own[consensus([texts[index] for index in own])])
+        is_every_one_sound.append(all(is_sound))
     assert len(set(best)) > 1, "it is not always the first"
+    assert len(set(is_every_one_sound)) == 2, "candidates with and without a fault are among them"
     made = records(Path("drawn"))
     kept = {record["origin"][1] - 1: record["target"] for record in made}
     assert len(kept) > len(LINES) / 2

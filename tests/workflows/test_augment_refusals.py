@@ -135,7 +135,7 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     assert "pairs: has no pairs" in capsys.readouterr().err
     for more in ((), ("--dry-run",)):
         assert main([*arguments, "--beam-size", "2", *more]) == 2
-        assert "pairs: was made by another command: options.beam_size null there, 2 here" in capsys.readouterr().err
+        assert "pairs: was made by another command: options.beam_size 3 there, 2 here" in capsys.readouterr().err
     assert main([*arguments, "--dry-run"]) == 0
     assert capsys.readouterr().out == "3 lines in 1 part, of which 1 is there; nothing is written\n"
     assert main([*arguments[:-1], "narrow", "--shard-lines", "1"]) == 2
@@ -150,7 +150,7 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     capsys.readouterr()
     for more in ((), ("--dry-run",)):
         assert main([*arguments[:-1], "narrow", *more]) == 2
-        assert "narrow: was made by another command: options.beam_size 2 there, null here" in capsys.readouterr().err
+        assert "narrow: was made by another command: options.beam_size 2 there, 3 here" in capsys.readouterr().err
 
 
 CHANGES = {

@@ -81,19 +81,18 @@ def held_out_lines(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(filter(None, map(normalise, texts)))
 
 
-def check_references(shards: Sequence[Shard], references: Sequence[Shard]) -> None:
-    """Refuse references that are not parallel to the texts.
+def check_references(texts: Sequence[tuple[Path, int]], references: Sequence[tuple[Path, int]]) -> None:
+    """Refuse references that are not parallel to the texts; each file is given with the number of all its lines.
 
     Raises:
         DataError: the numbers of files or of their lines differ.
     """
-    sides = [list(_lines_of_texts(each)) for each in (shards, references)]
-    for (text, lines), (reference, others) in zip_longest(*sides, fillvalue=(None, 0)):
+    for (text, lines), (reference, others) in zip_longest(texts, references, fillvalue=(None, 0)):
+        if not (text and reference):
+            known, missing = ("--text", "--reference") if text else ("--reference", "--text")
+            problem = f"no {missing} belongs to this {known}"
+            raise DataError(f"{text or reference}: {problem}; give one --reference for each --text")
         if lines != others:
-            if not (text and reference):
-                known, missing = ("--text", "--reference") if text else ("--reference", "--text")
-                problem = f"no {missing} belongs to this {known}"
-                raise DataError(f"{text or reference}: {problem}; give one --reference for each --text")
             raise DataError(
                 f"--text {text} has {lines:,} lines, but --reference {reference} has {others:,}; line i of the "
                 "reference must translate line i of its text"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seq2seq.config.corpora import NoiseConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.data.examples import Pair
 from seq2seq.data.noise import perturbed
 from seq2seq.errors import ModelError
@@ -27,13 +28,14 @@ from seq2seq.inference.translation import Alternative, Translation
 from seq2seq.inspection.overlap import normalise
 from seq2seq.text.untranslatable import VERBATIM
 from seq2seq.workflows.augment.shards import Shard
-from seq2seq.workflows.parts import NO_SCORE, PartCounts, finished_part, folder_record, write_part
+from seq2seq.workflows.parts import NO_SCORE, NOT_IDENTITY, PartCounts, finished_part, folder_record, write_part
 
 Kind = Literal["back", "forward"]
 Keep = Literal["best", "chrf", "mbr"]
 
 # Workers for which sentences are grouped, whatever their number is, so that the bits of scores do not depend on it.
 GROUPED_FOR = 4
+OWN_SEARCH = {"n_best": 1}  # whatever the search settings of the model are
 DRY_SECONDS, DRY_LINES = 5.0, 64
 
 
@@ -121,11 +123,8 @@ class AugmentJob:
         languages = pipeline.translator.description
         sides = (languages.source_language, languages.target_language) if languages else (None, None)
         for index, (text, answer, why) in enumerate(zip(texts, answers, reasons, strict=True)):
-            chosen, flags = _chosen(pipeline, answer, recipe.keep, references[index] if references else None)
-            confidence = _confidence(answer)
-            if not math.isfinite(chosen.score):  # JSON has no NaN
-                why = why or NO_SCORE
-            if why := why or _fault(recipe, text, chosen.text, flags, confidence):
+            chosen, fault = self._kept(pipeline, answer, references[index] if references else None)
+            if why := why or fault:
                 left_out[why] += 1
                 continue
             pair = Pair(text, chosen.text.strip())
@@ -138,6 +137,7 @@ class AugmentJob:
                 pair = perturbed(pair, recipe.noise, random.Random(f"{recipe.noise.seed} {number}"), own_sides)
             source = f"{recipe.tag} {pair.source}" if recipe.tag else pair.source
             record = {"source": source, "target": pair.target, "score": round(chosen.score, 4)}
+            confidence = _confidence(answer)
             if confidence is not None:
                 record["confidence"] = round(confidence, 4)
             yield {**record, "origin": [shard.name, shard.first + index]}
@@ -152,18 +152,37 @@ class AugmentJob:
             return "held out"
         return "too long" if self.recipe.skip_long and not pipeline.translator.takes_whole(line) else ""
 
-    def seconds_per_line(self) -> tuple[float, int]:
-        """Return the time of a line in seconds, measured over at most `DRY_SECONDS`, and the number of lines."""
-        pipeline, shard = self.pipeline(), self.shards[0]
+    def _kept(self, pipeline: Pipeline, answer: Translation, reference: str | None) -> tuple[Alternative, str]:
+        """Return the candidate that is kept, and why it is left out, or an empty text.
+
+        A candidate with a fault is kept only if all have one, and does not count in the choice among the others.
+        """
+        has_choice = self.recipe.keep != "best" and bool(answer.source)
+        candidates = [answer, *answer.alternatives] if has_choice else [answer]
+        faults = _faults(pipeline, self.recipe, answer, candidates)
+        sound = [index for index, fault in enumerate(faults) if not fault] or list(range(len(candidates)))
+        texts = [candidates[index].text for index in sound]
+        if len(sound) == 1:
+            chosen = sound[0]
+        else:
+            chosen = sound[consensus(texts) if self.recipe.keep == "mbr" else nearest(texts, reference or "")]
+        return candidates[chosen], faults[chosen]
+
+    def seconds_per_line(self, group: int = 0, budget: float = DRY_SECONDS) -> tuple[float, int]:
+        """Return the time in which a group of models translates a line, in seconds, and the number of lines measured.
+
+        The measurement takes about `budget` seconds at most.
+        """
+        pipeline, shard = self.pipeline(group), self.shards[0]
         lines = shard.lines()
         references = self.references[0].lines() if self.references else [None] * len(lines)
         pairs = [pair for pair in zip(lines, references, strict=True) if not self._unfit(pair[0], pipeline)]
         began, done = time.perf_counter(), 0
-        while done < len(pairs) and time.perf_counter() - began < DRY_SECONDS:
+        while done < len(pairs) and time.perf_counter() - began < budget:
             texts, expected = zip(*pairs[done : done + DRY_LINES], strict=True)
             answers = pipeline.translate(texts, details=self.recipe.details)
             for answer, reference in zip(answers, expected, strict=True):
-                _chosen(pipeline, answer, self.recipe.keep, reference)
+                self._kept(pipeline, answer, reference)
             done += len(texts)
         return (time.perf_counter() - began) / max(done, 1), done
 
@@ -188,9 +207,15 @@ def opened(
     for model, fingerprint in zip(models, fingerprints, strict=True):
         if folder_record(model) != fingerprint:
             raise ModelError(f"{model}: changed since the command started; start it again in a new folder")
-    pipeline = Pipeline.load(*models, with_aligner=has_aligner, **{"n_best": 1, **dict(loading)})
+    pipeline = Pipeline.load(*models, with_aligner=has_aligner, **{**OWN_SEARCH, **dict(loading)})
     pipeline.translator = pipeline.translator.grouping_for(GROUPED_FOR)
     return pipeline
+
+
+def default_search(search: SearchConfig) -> dict[str, Any]:
+    """Return the settings with which a model translates without an option, given the search settings of its folder."""
+    settings = {**search.model_dump(mode="json"), **OWN_SEARCH}
+    return {key: value for key, value in settings.items() if key not in NOT_IDENTITY}
 
 
 @contextlib.contextmanager
@@ -202,19 +227,18 @@ def models_stay_open() -> Iterator[None]:
         opened.cache_clear()
 
 
-def _chosen(
-    pipeline: Pipeline, answer: Translation, keep: Keep, reference: str | None
-) -> tuple[Alternative, Sequence[str]]:
-    """Return the candidate that is kept, and its flags."""
-    candidates = [answer, *answer.alternatives]
-    if keep == "best" or len(candidates) == 1 or not answer.source:
-        return answer, answer.flags
-    texts = [candidate.text for candidate in candidates]
-    chosen = candidates[consensus(texts) if keep == "mbr" else nearest(texts, reference or "")]
-    if chosen.text == answer.text:
-        return answer, answer.flags
-    known = [VERBATIM] * (VERBATIM in answer.flags) + [LONG] * (not chosen.is_finished)
-    return chosen, (*known, *pipeline.translator.flags([(answer.source, chosen.text)])[0])
+def _faults(pipeline: Pipeline, recipe: Recipe, answer: Translation, candidates: Sequence[Alternative]) -> list[str]:
+    """Return for each candidate of an answer why it is left out, or an empty text."""
+    others = [each for each in candidates if each.text != answer.text]
+    found = pipeline.translator.flags([(answer.source, each.text) for each in others]) if others else []
+    copied, rest = [VERBATIM] * (VERBATIM in answer.flags), iter(found)
+
+    def flags(candidate: Alternative) -> Sequence[str]:
+        if candidate.text == answer.text:
+            return answer.flags
+        return (*copied, *[LONG] * (not candidate.is_finished), *next(rest))
+
+    return [_fault(recipe, answer, each, flags(each)) for each in candidates]
 
 
 def _engine(pipeline: Pipeline) -> str:
@@ -229,10 +253,12 @@ def _confidence(answer: Translation) -> float | None:
     return min(known, default=None)
 
 
-def _fault(recipe: Recipe, text: str, translation: str, flags: Sequence[str], confidence: float | None) -> str:
-    """Return why a translation is left out, or an empty text."""
+def _fault(recipe: Recipe, answer: Translation, candidate: Alternative, flags: Sequence[str]) -> str:
+    """Return why a candidate of an answer is left out, or an empty text."""
+    if not math.isfinite(candidate.score):  # JSON has no NaN
+        return NO_SCORE
     found = [] if REPAIRED in flags else sorted(SYMPTOMS.intersection(flags))
-    if VERBATIM in flags and translation.strip() == text:
+    if VERBATIM in flags and candidate.text.strip() == answer.source.strip():
         return "not language"
     if found:
         return found[0]
@@ -240,6 +266,7 @@ def _fault(recipe: Recipe, text: str, translation: str, flags: Sequence[str], co
         return "lost words"
     if LANGUAGE in flags:
         return "other language"
+    confidence = _confidence(answer)
     if recipe.min_confidence is not None and (confidence is None or confidence < recipe.min_confidence):
         return "low confidence"
     return ""

@@ -6,12 +6,13 @@
 import functools
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from seq2seq.config import file as config_file
+from seq2seq.config.values import PARTS_FILE
 from seq2seq.data.directions import open_named
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.errors import UserError, counted
@@ -20,6 +21,7 @@ from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import check_direction
 from seq2seq.lines import read_lines
 from seq2seq.store.finding import RUN_CONFIG, find_model, run_of_model
+from seq2seq.tasks.run_folder import read_note
 from seq2seq.workflows.augment.checks import (
     check_language,
     check_lines,
@@ -29,8 +31,8 @@ from seq2seq.workflows.augment.checks import (
     check_stored_search,
     held_out_lines,
 )
-from seq2seq.workflows.augment.job import AugmentJob, Recipe, make_part, opened
-from seq2seq.workflows.augment.shards import plan
+from seq2seq.workflows.augment.job import AugmentJob, Recipe, default_search, make_part, opened
+from seq2seq.workflows.augment.shards import TextFacts, named_as, plan
 from seq2seq.workflows.parts import (
     NOT_IDENTITY,
     SHARD_LINES,
@@ -83,6 +85,8 @@ class Prepared:
     num_lines: int
     told: Mapping[str, str]
     """The phrases of `open_parts`."""
+    defaults: Mapping[str, Any]
+    """The defaults of `open_parts`: the search settings of the models."""
 
 
 def prepare(request: Request) -> Prepared:
@@ -95,6 +99,9 @@ def prepare(request: Request) -> Prepared:
     if not request.is_forced:
         check_lines((*request.texts, *request.references, *request.held_out))
     facts, shards = plan(request.texts, request.shard_lines, request.limit, request.base)
+    noted = read_note(request.output / PARTS_FILE)
+    facts = named_as(facts, noted.get("texts"))  # each record has this name, whoever continues the folder
+    names = dict(zip(request.texts, (each.name for each in facts), strict=True))
     num_lines = sum(each.lines for each in facts)
     folders = [find_model(model, "translation").resolve() for model in request.models]
     exports = [model for model, folder in zip(request.models, folders, strict=True) if is_ctranslate2(folder)]
@@ -106,7 +113,8 @@ def prepare(request: Request) -> Prepared:
         raise UserError("a --text is given twice; name each once")
     read, references = plan(request.references, request.shard_lines, request.limit) if request.references else ([], [])
     if references:
-        check_references(shards, references)
+        sides = (request.texts, facts), (request.references, read)
+        check_references(*(_with_all_lines(files, own, request.limit) for files, own in sides))
     groups = [[folder] for folder in folders] if request.each else [folders]
     job = AugmentJob(
         folder=request.output.resolve(),
@@ -114,11 +122,11 @@ def prepare(request: Request) -> Prepared:
         fingerprints=tuple(tuple(map(folder_record, group)) for group in groups),
         loading=tuple(sorted(loading.items())),
         recipe=request.recipe,
-        shards=tuple(shard._replace(text=shard.text.resolve()) for shard in shards),
+        shards=tuple(shard._replace(text=shard.text.resolve(), name=names[shard.text]) for shard in shards),
         references=tuple(shard._replace(text=shard.text.resolve()) for shard in references),
         held_out=held_out_lines(_held_out(request)),
     )
-    languages = _checked_languages(job, request)
+    languages, defaults = _checked_models(job, request)
     kept = {key: value for key, value in loading.items() if key not in NOT_IDENTITY}
     identity = {
         "options": {
@@ -130,11 +138,11 @@ def prepare(request: Request) -> Prepared:
         "languages": languages,
         "models": [list(group) for group in job.fingerprints],
         "texts": [asdict(each) for each in facts],
-        "references": [asdict(each) for each in read],
+        "references": [asdict(each) for each in named_as(read, noted.get("references"))],
         "held_out": combined_fingerprint(sorted(job.held_out)),
     }
     _warn_of_unknown_sets(request)
-    return Prepared(job, identity, num_lines, _told(request, identity))
+    return Prepared(job, identity, num_lines, _told(request, identity), defaults)
 
 
 def augment(
@@ -166,7 +174,7 @@ def augment(
             engines[number // len(job.shards)][facts["engine"]] += 1
         report(number, facts)
 
-    with open_parts(job.folder, prepared.identity, prepared.told) as description:
+    with open_parts(job.folder, prepared.identity, prepared.told, defaults=prepared.defaults) as description:
         with open_workers(where, workers) as running:
             counts = make_parts(job.folder, functools.partial(make_part, job), job.num_parts, running, note_engine)
         finish_folder(job.folder, description, job.num_parts, counts)
@@ -194,9 +202,18 @@ def _told(request: Request, identity: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _checked_languages(job: AugmentJob, request: Request) -> dict[str, str | None]:
-    """Return the languages of the pairs; refuse models that do not fit the request or each other."""
-    found = []
+def _with_all_lines(files: Sequence[Path], facts: Sequence[TextFacts], limit: int | None) -> list[tuple[Path, int]]:
+    """Return the number of lines of each file, also of those after the limit, which tell whether it is parallel."""
+    whole = facts if limit is None else plan(files, SHARD_LINES)[0]
+    return [(file, each.lines) for file, each in zip(files, whole, strict=True)]
+
+
+def _checked_models(job: AugmentJob, request: Request) -> tuple[dict[str, str | None], dict[str, Any]]:
+    """Return the languages of the pairs, and the search settings that all groups of models have without an option.
+
+    Refuse models that do not fit the request or each other.
+    """
+    found, searches = [], []
     for group, models in enumerate(job.models):
         pipeline = job.pipeline(group)
         check_pipeline(pipeline, job.recipe, str(request.models[group]))
@@ -207,10 +224,12 @@ def _checked_languages(job: AugmentJob, request: Request) -> dict[str, str | Non
         if not request.is_forced and not group:
             check_language(job.shards, sides[0])
         found.append(sides)
+        searches.append(default_search(about.search) if about else {})
     for sides, model in zip(found, request.models, strict=False):
         check_direction(model, sides, request.models[0], found[0], "give models of the same direction")
     source, target = found[0] if job.recipe.kind == "forward" else found[0][::-1]
-    return {"source": source, "target": target}
+    shared = {key: value for key, value in searches[0].items() if all(each.get(key) == value for each in searches)}
+    return {"source": source, "target": target}, shared
 
 
 def texts_of_runs(models: Iterable[Path]) -> Iterator[str]:

@@ -5,10 +5,10 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, check_readable_again, damaged, decode_line, open_bytes, shown_name
@@ -81,6 +81,19 @@ def plan(
     if not before:
         raise DataError(f"{', '.join(map(str, texts))}: no lines")
     return facts, shards
+
+
+def named_as(facts: list[TextFacts], noted: Any) -> list[TextFacts]:
+    """Return facts with the names that a description `noted` for texts with the same lines; else as they are.
+
+    Thus another path to a text changes no record when a folder is continued.
+    """
+    try:
+        if [each["sha256"] for each in noted] == [each.sha256 for each in facts]:
+            return [replace(own, name=str(each["name"])) for own, each in zip(facts, noted, strict=True)]
+    except (TypeError, KeyError):  # there is no such description
+        pass
+    return facts
 
 
 def _plan_text(

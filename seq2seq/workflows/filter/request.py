@@ -28,6 +28,7 @@ from seq2seq.lines import check_readable_again, shown_name
 from seq2seq.store.direction import OPTIONS
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import load_outline
+from seq2seq.tasks.run_folder import read_note
 from seq2seq.text.direction import Direction
 from seq2seq.workflows.filter.job import (
     ABOVE,
@@ -135,6 +136,9 @@ def prepare(request: FilterRequest) -> PreparedFilter:
     config = config.model_copy(update={key: path.absolute() for key, path in config.files()})  # for other machines
     corpus = Corpus(config, named, shown_name(str(request.files[0])))
     source = corpus.open()
+    noted = read_note(request.output / FILTER_FILE).get("corpus")
+    if isinstance(noted, dict) and noted.get("sha256") == source.fingerprint:
+        corpus = replace(corpus, name=str(noted.get("name")))  # each record has this name, whoever continues the folder
     shards = plan(source, request.shard_lines)
     loading = dict(sorted(request.loading.items()))
     job = FilterJob(
