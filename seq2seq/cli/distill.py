@@ -83,7 +83,8 @@ def command(
     *teachers, config = arguments
     _check_usage(teachers, config)
     from seq2seq.config.file import naming
-    from seq2seq.workflows.distill.steps import Distillation, Student
+    from seq2seq.workflows.distill.request import Distillation
+    from seq2seq.workflows.distill.steps import Student
 
     given = {key: value for key, value in loading.items() if value is not None}
     student = Student(

@@ -22,7 +22,8 @@ from seq2seq.config.schema import ModelConfig
 from seq2seq.store.model_folder import load_model
 from seq2seq.workflows.distill.figures import Figures, MeasuredSystem, MeasuredSystems, speeds_and_scores
 from seq2seq.workflows.distill.measured import _megabytes, page
-from seq2seq.workflows.distill.steps import Distillation, Student
+from seq2seq.workflows.distill.request import Distillation
+from seq2seq.workflows.distill.steps import Student
 
 __all__ = ["folder"]  # a fixture
 
@@ -88,10 +89,10 @@ def results(made: Path) -> dict[str, bytes]:
 
 DIFFERENCES = {
     "--interpolate": "options.interpolate false there, true here",
-    "--beam-size 2": "options.beam_size null there, 2 here",
+    "--beam-size 2": "options.beam_size 1 there, 2 here",
     "--set data.filters.max_length=50": "data.filters.max_length 200 there, 50 here",
     "--set data.train.weight=3": "data.train.0.1 1.0 there, 3.0 here",
-    "--set data.test={news: {source: train.en, target: train.de}}": "data.test.news null there",
+    "--set data.test={news: {source: train.en, target: train.de}}": "data.test.news not given there",
     "--set training.learning_rate=7e-3": "config.training.learning_rate 0.008 there, 0.007 here",
 }
 
@@ -188,7 +189,7 @@ def test_several_teachers_are_an_ensemble_and_genuine_pairs_are_mixed_in(place, 
     assert "sibling: was made by another command: " in capsys.readouterr().err
     without = [word for word in again if word not in ("--pairs", "both/pairs")]
     assert main([*without, "--set", "model.d_ff=32", *options]) == 2
-    assert "pairs 'of another student' there, null here" in capsys.readouterr().err
+    assert "pairs 'of another student' there, not given here" in capsys.readouterr().err
     shutil.move("both/pairs", "moved")
     assert main([*again, "--set", "model.d_ff=32", *options]) == 0, "what is finished needs no pairs"
     shutil.move("moved", "both/pairs")

@@ -16,7 +16,8 @@ from support.multilingual_models import make_multilingual
 from seq2seq.cli import main
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_model
-from seq2seq.workflows.distill.steps import Distillation, Student
+from seq2seq.workflows.distill.request import Distillation
+from seq2seq.workflows.distill.steps import Student
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()

@@ -14,7 +14,8 @@ from seq2seq.config.values import PARTS_FILE
 from seq2seq.errors import UserError
 from seq2seq.files import read_object, record
 from seq2seq.workflows.augment.request import prepare
-from seq2seq.workflows.distill.steps import RESULT, Distillation, Student
+from seq2seq.workflows.distill.request import Distillation
+from seq2seq.workflows.distill.steps import RESULT, Student
 from seq2seq.workflows.parts import PartCounts, finish_folder, open_parts, write_part
 
 CONFIG = """
@@ -229,3 +230,88 @@ def test_pairs_of_another_student_that_are_missing_are_named_before_the_work(pro
     with pytest.raises(UserError, match=r"--pairs pairs: not a folder of pairs \(augment.json is missing\)"):
         student(pairs="pairs").make()
     assert not Path("out").exists()
+
+
+# -- what the first step refuses ---------------------------------------------------------------------------------------
+
+OF_OTHERS: dict[str, tuple[Callable[[], object], str]] = {
+    "another teacher": (
+        lambda: make_ours(Path("teacher"), seed=9),
+        "teacher has other weights or files than the model",
+    ),
+    "other genuine pairs": (lambda: write_text("train.en", 3), "data.train has other lines than there"),
+    "more genuine pairs": (
+        lambda: (Path("train.en").write_text("A dog.\n" * 3), Path("train.de").write_text("Ein Hund.\n" * 3)),
+        "data.train has other lines than there;",
+    ),
+    "another text": (lambda: write_text("more.en", 3), "more.en has other lines than there"),
+    "another validation set": (lambda: write_text("valid.en", 3), "other lines are held out"),
+}
+
+
+@pytest.mark.parametrize("change", OF_OTHERS)
+def test_pairs_of_other_data_are_refused_in_the_words_of_the_user_before_anything_is_written(project, change):
+    with open_parts(Path("of another"), identity_of_pairs(), {}):
+        shutil.rmtree("out")
+    assert set(student(pairs="of another")._checked_texts()) == {"source.txt.gz", "held_out.txt.gz"}
+    spoil, told = OF_OTHERS[change]
+    spoil()
+    before = sorted(project.rglob("*"))
+    with pytest.raises(UserError) as refusal:
+        student(pairs="of another").make()
+    assert str(refusal.value).startswith("--pairs of another: was made by another command: ")
+    assert told in str(refusal.value)
+    assert ".txt.gz" not in str(refusal.value)
+    assert sorted(project.rglob("*")) == before
+
+
+def test_a_text_given_twice_is_refused_before_anything_is_written(project):
+    texts = Path("more.en"), project / "more.en"
+    wanted = Distillation((Path("teacher"),), Path("student.yaml"), Path("out"), texts)
+    with pytest.raises(UserError, match="a --text is given twice"):
+        Student(wanted).make()
+    assert not Path("out").exists()
+
+
+# -- steps made again --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+@pytest.mark.parametrize("is_other", [False, True])
+@pytest.mark.parametrize("deleted", ["model", "int8"])
+def test_a_step_made_again_with_another_result_repeats_the_steps_that_read_it(
+    project, deleted, is_other, is_stopped, monkeypatch
+):
+    """If the command was stopped meanwhile, the earlier result is not known."""
+    first, taken, stops = student(), [], [True] * is_stopped
+    with open_parts(first.folder, first._identity(), {}, RESULT) as description:
+        pass
+    names = dict(zip(("tune", "convert", "measure"), ("model", "int8", "report.html"), strict=True))
+    results = {name: {"value": 1} for name in STEPS} | {"augment": write_pairs(Path("out/pairs"))}
+    (first.folder / RESULT).write_text(json.dumps({**description, "steps": results}))
+    for name in ("run/best", *names.values()):
+        (first.folder / name).mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(first.folder / deleted)
+
+    def made(step: str) -> Callable[..., dict[str, Any]]:
+        def take(self, *done):
+            taken.append(step)
+            (self.folder / names[step]).mkdir(exist_ok=True)
+            if stops and stops.pop():
+                raise Interrupted
+            return {"value": 1 + is_other}
+
+        return take
+
+    for step in names:
+        monkeypatch.setattr(Student, f"_{step}", made(step))
+    if is_stopped:
+        with pytest.raises(Interrupted):
+            student().make()
+        taken.clear()
+    student().make()
+    own = list(names.values()).index(deleted)
+    assert taken == list(names)[own : None if is_other or is_stopped else own + 1]
+    taken.clear()
+    student().make()
+    assert taken == []

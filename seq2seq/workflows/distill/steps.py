@@ -5,12 +5,11 @@ again, with the same result.
 """
 
 import functools
-import gzip
-import io
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,8 @@ from seq2seq.data.parts import part_path
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import ModelError, UserError
 from seq2seq.evaluation.probe import Probe
-from seq2seq.executors import LOCAL
 from seq2seq.files import json_text, read_object, record
 from seq2seq.languages import are_other, check_direction
-from seq2seq.lines import as_one_line
 from seq2seq.store.direction import KEYS, OPTIONS, choices, zero_shot
 from seq2seq.store.finding import BEST, CONFIG, find_model
 from seq2seq.store.model_folder import LoadedModel, load_outline, update_search
@@ -37,14 +34,17 @@ from seq2seq.text.direction import Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
 from seq2seq.workflows.augment.checks import check_language, check_lines
-from seq2seq.workflows.augment.job import Recipe, models_stay_open
-from seq2seq.workflows.augment.request import Request, augment, prepare, texts_of_runs
+from seq2seq.workflows.augment.job import Recipe, default_search, models_stay_open
+from seq2seq.workflows.augment.request import Prepared, Request, augment, prepare, texts_of_runs
 from seq2seq.workflows.augment.shards import Shard, TextFacts, plan
 from seq2seq.workflows.distill.figures import RESULT
 from seq2seq.workflows.distill.measured import measure, page
+from seq2seq.workflows.distill.request import Distillation
+from seq2seq.workflows.distill.texts import sources, write_lines
 from seq2seq.workflows.parts import (
     NOT_IDENTITY,
-    SHARD_LINES,
+    differences,
+    find_parts,
     folder_record,
     open_parts,
     other_lines,
@@ -63,38 +63,13 @@ OF_TRAINING = frozenset({"sampling", "sampling_nbest", "sampling_alpha"})
 NO_EFFECT = {key.removeprefix("training.") for key in WITHOUT_EFFECT if key.startswith("training.")}
 
 
-@dataclass(frozen=True)
-class Distillation:
-    """The request of a user."""
-
-    teachers: tuple[Path, ...]
-    config: Path
-    output: Path
-    texts: tuple[Path, ...] = ()
-    """Further text in the source language."""
-    overrides: tuple[str, ...] = ()
-    """KEY=VALUE for the configuration."""
-    loading: Mapping[str, Any] = field(default_factory=dict)
-    """Options with which the teachers translate. Languages in it are the teachers' names for those of `config`."""
-    has_genuine: bool = False
-    """Whether the student learns from the genuine pairs too."""
-    pairs: Path | None = None
-    """Pairs of another student, which the same teachers made from the same data."""
-    shard_lines: int = SHARD_LINES
-    workers: int = 1
-    executor: str = LOCAL
-    is_forced: bool = False
-    """Whether texts in another language are accepted, and an int8 export that translates too differently is kept."""
-    command: str = ""
-    """The command line of the user, for the model card."""
-
-
 class Student:
     """The work of a `Distillation` in its folder; `make` does the steps that are left."""
 
     def __init__(self, request: Distillation):
         self.request, self.folder = request, request.output.resolve()
         self.loading = dict(request.loading)  # `make` adds the direction
+        self.defaults: dict[str, Any] = {}  # `make` adds the search settings of the teachers
         self.licences: dict[str, str] = {}  # of the teachers
         self.source_language: str | None = None  # that of the config, or of the first teacher that names it
         self.teachers = [find_model(teacher, "translation").resolve() for teacher in request.teachers]
@@ -138,8 +113,14 @@ class Student:
             remedy = "give text in this language, or --force"
             check_lines(self.request.texts)
             check_language(self._planned_texts[1], self.source_language, "the student", remedy)
-        with open_parts(self.folder, self._identity(), self._told(), RESULT) as description:
-            self._take_steps(description, report)
+        work = self.folder, self._identity(), self._told(), RESULT, self.defaults
+        with models_stay_open():
+            # What the first step refuses is refused here, because a folder with other data or options cannot continue.
+            texts = self._checked_texts() if find_parts(*work) is None else {}
+            with open_parts(*work) as description:
+                for name, content in texts.items():
+                    atomic.write_file(self.folder / name, content)
+                self._take_steps(description, report)
         return description
 
     def _take_steps(self, description: dict[str, Any], report: Callable[[int, Mapping[str, Any]], None]) -> None:
@@ -157,9 +138,7 @@ class Student:
             atomic.write_file(self.folder / RESULT, json_text(description).encode())
 
         left = {name for name, is_left in self._is_left(done).items() if is_left}
-        if again := left & done.keys():
-            for name in again:
-                del done[name]
+        if again := {name: done.pop(name) for name in left & done.keys()}:
             note()  # a step that is stopped when it is done again is not taken for done
         for number, (name, step) in enumerate(steps.items(), start=1):
             if name not in left:
@@ -169,6 +148,9 @@ class Student:
             logger.info("step %d of %d, %s%s", number, len(steps), name, reason)
             if (result := step()) is None:
                 break
+            if again.get(name, result) != result:  # as with another version of this toolkit
+                left |= (later := set(list(steps)[number:]))
+                again |= {each: done.pop(each) for each in later & done.keys()}
             done[name] = result
             note()
 
@@ -180,8 +162,8 @@ class Student:
         kept = {"tune": self.model, "convert": self.exported, "measure": self.folder / REPORT}
         left = {name: name not in done or not path.exists() for name, path in kept.items()}
         left["train"] = "train" not in done or (left["tune"] and not (self.run / BEST).is_dir())
-        left["convert"] |= left["train"]  # another training may end in other weights
-        left["measure"] |= left["train"]
+        left["convert"] |= left["train"] or "tune" not in done  # another training may end in other weights
+        left["measure"] |= left["train"] or not {"tune", "convert"} <= done.keys()
         left["augment"] = "augment" not in done or (left["train"] and not self._has_pairs(done["augment"]))
         return left
 
@@ -245,6 +227,7 @@ class Student:
             if loaded.description.task != "translation":
                 raise ModelError(f"{name}: a {loaded.description.task} model; name a translation model")
             found |= self._languages_of(loaded, name)
+            self.defaults = self.defaults or default_search(loaded.description.search)  # an ensemble has the first's
             if licence := loaded.description.license:
                 self.licences[str(name)] = licence
                 logger.warning(
@@ -281,18 +264,42 @@ class Student:
     def _augment(self, report: Callable[[int, Mapping[str, Any]], None]) -> dict[str, Any]:
         """Let the teachers translate the source side of the training data, and the further text."""
         with models_stay_open():
-            counts = augment(prepare(self._wanted_pairs()), self.request.executor, self.request.workers, report)
+            counts = augment(self._prepared(self.folder), self.request.executor, self.request.workers, report)
         if not counts.pairs:
             raise UserError(f"{self.pairs}: the teachers gave no pairs; lines left out: {counts.reasons}")
         return {**asdict(counts), "description": record(self.pairs / PARTS_FILE)["sha256"]}
 
-    def _wanted_pairs(self) -> Request:
-        """Return the request for the pairs, whose texts are in the folder then."""
-        request, data = self.request, self.config.data
-        source, held_out = self.folder / "source.txt.gz", self.folder / "held_out.txt.gz"
-        self._write_lines(source, self._sources(data.train))
-        own_sets = self._sources([data.valid, *data.test.values()])
-        self._write_lines(held_out, chain(own_sets, texts_of_runs(self.teachers)))
+    def _checked_texts(self) -> dict[str, bytes]:
+        """Check the request for the pairs, without writing into the folder, and return the texts for it by name."""
+        with tempfile.TemporaryDirectory(prefix="s2s-") as temporary:
+            self._prepared(Path(temporary))
+            return {path.name: path.read_bytes() for path in Path(temporary).iterdir()}
+
+    def _prepared(self, place: Path) -> Prepared:
+        """Return the checked request for the pairs, whose texts are in the folder `place` then.
+
+        Raises:
+            DataError, ModelError, UserError: as in `augment.request.prepare`, or the given pairs are not those of the
+                request.
+        """
+        prepared, given = prepare(self._wanted_pairs(place)), self.request.pairs
+        of_data = dict.fromkeys(("texts.0.lines", "texts.0.sha256"), other_lines("data.train"))
+        prepared = replace(prepared, told={**prepared.told, **of_data})
+        made = read_note(self.pairs / PARTS_FILE)
+        if given and made and (named := differences(made, prepared.identity, prepared.told, prepared.defaults)):
+            raise UserError(
+                f"--pairs {given}: was made by another command: {named}; name the pairs of a student with the same "
+                "teachers, data and options, or leave out --pairs"
+            )
+        return prepared
+
+    def _wanted_pairs(self, place: Path | None = None) -> Request:
+        """Return the request for the pairs, whose texts are in `place` then, the student's folder by default."""
+        request, data, place = self.request, self.config.data, place or self.folder
+        source, held_out = place / "source.txt.gz", place / "held_out.txt.gz"
+        write_lines(source, sources(self.config, data.train))
+        own_sets = sources(self.config, [data.valid, *data.test.values()])
+        write_lines(held_out, chain(own_sets, texts_of_runs(self.teachers)))
         return Request(
             tuple(self.teachers),
             (source, *(text.resolve() for text in request.texts)),
@@ -302,24 +309,9 @@ class Student:
             held_out=(held_out,),
             has_sets_of_runs=False,  # they are in the file, and a teacher may be moved out of its run
             shard_lines=request.shard_lines,
-            base=self.folder,
+            base=place,
             is_forced=True,  # `make` has checked the languages of the texts
         )
-
-    def _sources(self, corpora: Iterable[SourceConfig]) -> Iterator[str]:
-        languages = self.config.source_language or "", self.config.target_language or ""
-        opened = (open_pairs(corpus, *languages).untagged() for corpus in corpora)  # teachers do not know the tag
-        return (pair.source for pair in chain.from_iterable(opened))
-
-    def _write_lines(self, path: Path, texts: Iterable[str]) -> None:
-        """Write a line for each text, unless the file is there."""
-        if path.exists():
-            return
-        packed = io.BytesIO()
-        with gzip.GzipFile("", "wb", 6, packed, mtime=0) as stream:
-            for text in texts:
-                stream.write(f"{as_one_line(text)}\n".encode("utf-8", "replace"))
-        atomic.write_file(path, packed.getvalue())
 
     def student_config(self) -> Config:
         """Return the configuration of the student's training, whose data are the pairs."""
