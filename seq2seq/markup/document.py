@@ -49,6 +49,8 @@ class Node:
     """Whether the pair is omitted if it has no words, because its signs would then have another meaning."""
     is_loose: bool = False
     """Whether its order among other such tags must be kept: it has no partner here, or is nested too deeply."""
+    meets: bool = False
+    """Whether it touches the pair after it, although the text has a space between their words."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Projection:
     text.
 
     Args:
-        source: words of the source; no markup begins or ends within a word.
+        source: words of the source; one in which markup begins or ends counts as inside.
         target: words of the translation.
         links: indices of a target word and a source word, and the weight of their alignment, not negative.
         is_mark: whether each word is a punctuation mark, for the source and for the target.

@@ -3,15 +3,15 @@
 `translation` makes an `Answer` for each segment, and `written` renders it with the places that `projection` finds.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, starmap, takewhile
+from itertools import chain, pairwise, product, starmap, takewhile
 
 from seq2seq.markup.document import OBJECT, Node, Segment, Template, walk
 from seq2seq.markup.projection import Placed, Projection
-from seq2seq.text.alignment import Alignment, Term
+from seq2seq.text.alignment import Alignment, Link, Term, Word
 from seq2seq.text.words import Span
 
 UNCHANGED, MARKUP = "unchanged", "markup"
@@ -37,6 +37,7 @@ def written(segment: Segment, answer: Answer) -> tuple[Template | None, frozense
         return None, frozenset({UNCHANGED})
     if answer.text == segment.text:
         return None, frozenset()
+    answer = _divided(segment, answer)
     output = _output(segment, answer, segment.nodes)
     if segment.holds is None or segment.holds(output):
         return output, frozenset()
@@ -45,6 +46,60 @@ def written(segment: Segment, answer: Answer) -> tuple[Template | None, frozense
         return output, frozenset()
     output = _output(segment, answer, _without_emphasis(segment.nodes))
     return output if segment.holds(output) else None, frozenset({MARKUP})
+
+
+def _divided(segment: Segment, answer: Answer) -> Answer:
+    """Return the answer with words divided where markup begins or ends within them: at the same place in a word of the
+    source and in its counterpart, if these begin or end alike there, as in CO<sub>2</sub>."""
+    places = sorted({place for node in walk(segment.nodes) for place in (node.begin, node.end)})
+    own, words = answer.alignment, {word.span for word in answer.alignment.words}
+    sources: dict[Span, Sequence[Span]] = {}  # the parts of words, and so are `targets`
+    targets: dict[Span, Sequence[Span]] = {}
+    for source, target, _ in sorted(own.links, key=lambda link: -link.weight):
+        inner = places[bisect_right(places, source[0]) : bisect_left(places, source[1])]
+        if inner and source not in sources and target in words and target not in targets:
+            cuts = _cuts((segment.text, source), (answer.text, target), inner)
+            sources[source], targets[target] = (
+                list(pairwise([begin, *ends, end])) for ends, (begin, end) in zip(cuts, (source, target), strict=True)
+            )
+    if not sources:
+        return answer
+    links: list[Link] = []
+    for source, target, weight in own.links:
+        here, there = sources.get(source, [source]), targets.get(target, [target])
+        is_alike = len(here) == len(there)
+        parts = zip(here, there, strict=True) if is_alike else product(here, there)
+        links += [Link(*part, weight if is_alike else weight / len(here)) for part in parts]
+    return replace(
+        answer,
+        alignment=replace(
+            own,
+            source_words=tuple(chain.from_iterable(sources.get(word, [word]) for word in own.source_words)),
+            words=tuple(
+                Word(part, word.log_prob) for word in own.words for part in targets.get(word.span, [word.span])
+            ),
+            links=tuple(links),
+        ),
+    )
+
+
+def _cuts(source: tuple[str, Span], target: tuple[str, Span], places: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return those of the places within a word that its counterpart has too, in each of the two texts: both words begin
+    or end alike there."""
+    (text, (begin, end)), (other, (first, last)) = source, target
+    found: tuple[list[int], list[int]] = [], []
+    for place in places:
+        head, tail = text[begin:place].casefold(), text[place:end].casefold()
+        if other[first : first + place - begin].casefold() == head:
+            there = first + place - begin
+        elif other[last - (end - place) : last].casefold() == tail:
+            there = last - (end - place)
+        else:
+            continue
+        if max([first, *found[1]]) < there < last:
+            found[0].append(place)
+            found[1].append(there)
+    return found
 
 
 def _without_emphasis(nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -154,7 +209,8 @@ class _Writer:
                 self._raw(before[depth].node.close or ())
             for point in left[depth]:
                 self._point(point, " " if point.node.space == "both" and space else "")
-        is_replaced = space.isspace() and any(point.node.space == "instead" for _, point in points)
+        is_joint = len(after) > shared and any(pair.node.meets for pair in before[shared:])
+        is_replaced = space.isspace() and (is_joint or any(point.node.space == "instead" for _, point in points))
         self._text("" if is_replaced else space)
         for depth in range(shared, len(after) + 1):
             if depth > shared:

@@ -9,17 +9,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, chain, takewhile
+from itertools import accumulate, chain, pairwise, takewhile
 from re import Pattern
 from typing import Literal
 
 from seq2seq.markup.document import OBJECT, Document, Escape, MarkupPiece, Node, Segment, Space, Template
 from seq2seq.markup.protected import EMOJI, Found, find
+from seq2seq.text.scripts import is_spaced
 
 # White space that formats fold; no-break spaces are kept.
 SPACE = " \t\n\r\f"
 # Maximum nesting of pairs; deeper tags are placed like single tags: in order, near the words next to them.
 MOST_LEVELS = 64
+# Marks that join parts of a word.
+JOINTS = frozenset("'’-\u2010/")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,11 @@ class Item:
     """Whether the pair may be written more than once (`Node.repeats`)."""
     separates: bool = False
     """Whether it is a word boundary without white space, such as <br>."""
+    joins: Literal["", "words", "letters"] = ""
+    """What it joins to what it touches: an element such as a link begins and ends with a word, a superscript may be a
+    part of one. Emphasis may be either, and has none of the two."""
+    clings: bool = False
+    """Whether it stays with the word before it if it touches that, such as the mark of a note."""
     vanishes: bool = False
     """Whether the pair is omitted if it has no words (`Node.vanishes`)."""
 
@@ -134,7 +142,12 @@ class Builder:
         for index, item in enumerate(items):
             if item.kind in ("open", "close") and index not in partner:
                 items[index] = replace(item, kind="stray")
-        first, last = _peeled(items, partner)
+        for label in _labels(items, *_peeled(items, partner)):
+            yield from self._with_segment(label, escape)
+
+    def _with_segment(self, items: Sequence[Item], escape: Escape) -> Iterator[str | int]:
+        """Yield the items as a template with one segment, or none if there is no text."""
+        first, last = _peeled(items, _partners(items))
         core = items[first:last]
         if not any(item.kind == "text" and item.text.strip() for item in core):
             yield from _raw(items)
@@ -215,6 +228,57 @@ def _peeled(items: Sequence[Item], partner: dict[int, int]) -> tuple[int, int]:
     return first, last
 
 
+def _boundaries(items: Sequence[Item]) -> set[int]:
+    """Return the indices of tags at which a word ends without white space: standalone tags that join words, and the
+    first tag of an element that touches the element before it.
+
+    Elements that touch are parts of one word if neither joins words, one joins letters, or the text of one is a single
+    letter.
+    """
+    partner = _partners(items)
+    found: set[int] = set()
+    before, tags = "", list[int]()  # the text before, and the tags since then
+    for index, item in enumerate(items):
+        if not item.content:
+            tags.append(index)
+            continue
+        touching = before[-1:], item.content[:1]
+        if tags and is_spaced(*touching) and JOINTS.isdisjoint(touching):
+            first = tags[0]
+            around = [tag for tag in tags if tag in partner and not first <= partner[tag] < index]
+            joins = {items[tag].joins for tag in around}
+            closed = any(items[tag].kind == "close" for tag in around)
+            opened = next((tag for tag in around if items[tag].kind == "open"), None)
+            is_word = "letters" in joins or "words" not in joins or _is_letter(before) or _is_letter(item.content)
+            found |= {opened} if closed and opened is not None and not is_word else set()
+            found |= {tag for tag in tags if items[tag].kind == "point" and items[tag].joins == "words"}
+        before, tags = item.content, []
+    return found
+
+
+def _is_letter(text: str) -> bool:
+    return len(text) == 1 and text.isalpha()
+
+
+def _labels(items: list[Item], first: int, last: int) -> Iterator[list[Item]]:
+    """Yield the items in parts that are translated apart, such as the links of a menu.
+
+    They are cut where the elements in the range touch each other, if none is in a sentence: all text of the range is in
+    elements.
+    """
+    core, depth, cuts = items[first:last], 0, [0]
+    boundaries = _boundaries(core)
+    for index, item in enumerate(core):
+        if depth == 0 and item.content.strip(SPACE):
+            boundaries.clear()
+            break
+        if depth == 0 and index in boundaries:
+            cuts.append(first + index)
+        depth += (item.kind == "open") - (item.kind == "close")
+    cuts = cuts if boundaries else [0]
+    yield from (items[begin:end] for begin, end in pairwise([*cuts, len(items)]))
+
+
 def _trimmed(items: Sequence[Item]) -> tuple[Template, list[Item], Template]:
     """Return the white space before and after the items, and the items without it, in the order of the text."""
     items = list(items)
@@ -258,7 +322,7 @@ class _Folded:
         is_before_space = bool(following) and following in SPACE
         if self.is_after_space:
             return "both" if is_before_space else "before"
-        if is_before_space:
+        if is_before_space or (item.clings and self.chars):
             return "after"
         return "instead" if item.separates else "none"
 
@@ -273,7 +337,14 @@ def _segment(items: Sequence[Item], escape: Escape) -> Segment:
     pieces: list[MarkupPiece] = []
     levels: list[list[Node]] = [[]]  # the nodes at the top, and those in each open pair so far
     opened: list[tuple[int, Item]] = []
-    for item, following in zip(_flattened(items), _following(items), strict=True):
+    boundaries = _boundaries(items)
+    for index, (item, following) in enumerate(zip(_flattened(items), _following(items), strict=True)):
+        if index in boundaries and item.kind != "point":
+            folded.add(" ")
+        if index in boundaries and item.kind == "open":
+            level = levels[-1]
+            last = next(place for place in reversed(range(len(level))) if level[place].begin < level[place].end)
+            level[last] = replace(level[last], meets=True)
         folded.add(item.content)
         place = len(folded.chars)
         if item.kind == "piece":
@@ -287,7 +358,8 @@ def _segment(items: Sequence[Item], escape: Escape) -> Segment:
             pair = Node(begin, place, opening.raw, item.raw, opening.repeats, children, vanishes=opening.vanishes)
             levels[-1].append(pair)
         elif item.kind != "text":
-            space = folded.space_around(item, following)
+            is_boundary = item.separates or index in boundaries
+            space = folded.space_around(replace(item, separates=is_boundary), following)
             level = levels[0] if item.kind == "stray" else levels[-1]
             level.append(Node(place, place, item.raw, None, space=space, is_loose=item.kind != "point"))
             folded.add(" " if space == "instead" else "")

@@ -14,6 +14,7 @@ from typing import Literal
 from seq2seq.languages import own_code
 from seq2seq.markup.document import Template
 from seq2seq.markup.segments import SPACE, Builder, Item, text_item
+from seq2seq.text.untranslatable import lacks_letters
 from seq2seq.text.writing import bcp47_tag
 
 # Elements that are not in BLOCKS are inline, as browsers treat unknown ones.
@@ -35,6 +36,12 @@ FORMATTING = _names(
     "b i u s em strong span small big sub sup font mark ins del strike cite q dfn bdi bdo abbr acronym "
     "bold italic emph emphasis hi"
 )
+# Elements that may be a part of a word.
+IN_WORDS = _names("sup sub superscript subscript ruby rb rt rp")
+SUPERSCRIPTS = _names("sup superscript")
+LONGEST_MARK = 20  # in tags and texts: the most of a superscript that is copied
+# Empty elements of XML that may be within a word: codes of XLIFF, and optional line breaks.
+WITHIN_WORDS = _names("wbr x g bx ex ph it bpt ept sc ec")
 COPIED_BLOCKS = _names("pre textarea xmp listing plaintext programlisting screen")
 COPIED_POINTS = _names("script style svg iframe object video audio canvas map applet noembed noframes")
 COPIED_WORDS = _names("code kbd samp tt var math")
@@ -135,11 +142,30 @@ class _Reader:
             else:
                 builder.add(Item("piece" if how == "word" else "point", (raw,), name="code"))
             return end + 1
+        elif end is not None and lexeme.name.lower() in SUPERSCRIPTS and self._is_mark(index, end):
+            raw_tags = map(self._raw, self._lexemes[index : end + 1])
+            builder.add(Item("point", tuple(chain.from_iterable(raw_tags)), name=lexeme.name, clings=True))
+            return end + 1
         elif lexeme.name == "br" and self._ends_line(index):
             builder.cut((lexeme.raw,))
         else:
-            self._put_tag(lexeme, self._with_texts(lexeme) if self._is_html else (lexeme.raw,))
+            self._put_tag(lexeme, self._raw(lexeme))
         return index + 1
+
+    def _raw(self, lexeme: Lexeme) -> Template:
+        """Return a lexeme as a template, in which the texts of a tag's attributes are segments."""
+        is_tag = self._is_html and lexeme.kind in ("open", "empty")
+        return self._with_texts(lexeme) if is_tag else (lexeme.raw,)
+
+    def _is_mark(self, begin: int, end: int) -> bool:
+        """Whether a superscript is copied, as are marks of notes and exponents: it has no letters, and is not the
+        numerator of a fraction."""
+        if end - begin > LONGEST_MARK:
+            return False
+        following = self._lexemes[end + 1].raw if end + 1 < len(self._lexemes) else ""
+        inner = (unescape(one.raw) for one in self._lexemes[begin + 1 : end] if one.kind in ("text", "literal"))
+        text = "".join(inner)
+        return bool(text.strip()) and lacks_letters(text) and not following.startswith(("/", "\u2044", "&frasl;"))
 
     def _put_tag(self, lexeme: Lexeme, raw: Template) -> None:
         """Give a tag to the builder: a block ends the segment, an inline element is part of it."""
@@ -148,10 +174,13 @@ class _Reader:
             self._builder.cut(raw)
             return
         if lexeme.kind == "empty":
-            self._builder.add(Item("point", raw, name=name, separates=name in SEPARATING))
+            is_within = self._is_html or name in WITHIN_WORDS or attributes(lexeme.raw).get("break") == "no"
+            joins: Literal["", "words"] = "" if is_within else "words"
+            self._builder.add(Item("point", raw, name=name, separates=name in SEPARATING, joins=joins))
             return
-        repeats = name in FORMATTING and "id" not in attributes(lexeme.raw)
-        self._builder.add(Item("open" if lexeme.kind == "open" else "close", raw, name=lexeme.name, repeats=repeats))
+        repeats = name in FORMATTING and attributes(lexeme.raw).keys().isdisjoint(("id", "xml:id"))
+        kind: Literal["open", "close"] = "open" if lexeme.kind == "open" else "close"
+        self._builder.add(Item(kind, raw, name=lexeme.name, repeats=repeats, joins=_joins(name)))
 
     def _ends_line(self, index: int) -> bool:
         """Whether a line break also ends a sentence: the text after it does not begin in lower case."""
@@ -188,6 +217,13 @@ class _Reader:
         for number, part in enumerate(LINE_ENDS.split(value)):
             is_text = number % 2 == 0
             yield self._builder.within(text_item(part, ENTITY, unescape), escape_attribute) if is_text else (part,)
+
+
+def _joins(name: str) -> Literal["", "words", "letters"]:
+    """Return what an inline element joins to an element that it touches (`Item.joins`)."""
+    if name in IN_WORDS:
+        return "letters"
+    return "" if name in FORMATTING and name != "span" else "words"
 
 
 def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: str | None) -> str:
