@@ -23,6 +23,7 @@ _ENDS = {ending: re.compile(ending) for ending in (">", "--!?>", r"\]\]>", r"\?>
 _OWN_ENDS = {"<![CDATA[": r"\]\]>", "<?php": r"\?>", "<?=": r"\?>"}
 # Elements whose content has no tags, without and with entities.
 _RAW_TEXT = frozenset({"script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext"})
+_PICTURES = frozenset({"svg", "math"})
 _ESCAPABLE = frozenset({"title", "textarea"})
 
 
@@ -32,7 +33,7 @@ def segments(text: str) -> Document:
     Raises:
         DataError: it declares another encoding than UTF-8; the translation is written in UTF-8.
     """
-    charset = _CHARSET.search(text[:_HEAD])
+    charset = _CHARSET.search("".join(lexeme.raw for lexeme in lexemes(text[:_HEAD]) if lexeme.name == "meta"))
     if charset and charset[1].lower() not in ("utf-8", "utf8", "unicode-1-1-utf-8"):
         raise DataError(f"HTML in {charset[1]}; convert it to UTF-8, and its <meta charset> too")
     builder = Builder(escape_text)
@@ -55,6 +56,7 @@ class _Tokenizer:
 
     def __init__(self, text: str):
         self._text = text
+        self._pictures = 0  # open elements of SVG and MathML
         self._missing: set[str] = set()  # endings that the rest of the text does not contain
 
     def lexemes(self) -> Iterator[Lexeme]:
@@ -68,6 +70,8 @@ class _Tokenizer:
             if begin < position:
                 yield Lexeme("text", text[begin:position])
             yield found
+            if found.name in _PICTURES and found.kind != "empty":
+                self._pictures = max(self._pictures + (1 if found.kind == "open" else -1), 0)
             begin = position = position + len(found.raw)
             if found.kind == "open" and found.name in _RAW_TEXT | _ESCAPABLE:
                 position = _end_of_content(text, found.name, begin)
@@ -94,7 +98,9 @@ class _Tokenizer:
             if raw.startswith("</"):
                 kind: Literal["open", "close", "empty"] = "close"
             else:
-                kind = "empty" if lower in EMPTY or closes_itself(raw) else "open"
+                # browsers ignore the slash in HTML, so that all after a <script/> is a script, but not in a picture
+                is_closed = closes_itself(raw) and (self._pictures > 0 or lower not in _RAW_TEXT | _ESCAPABLE)
+                kind = "empty" if lower in EMPTY or is_closed else "open"
             return Lexeme(kind, raw, lower)
         if text.startswith(("<!", "<?", "</"), begin):
             own = next((ending for start, ending in _OWN_ENDS.items() if text.startswith(start, begin)), ">")

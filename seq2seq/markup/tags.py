@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import Literal
 
 from seq2seq.languages import own_code
-from seq2seq.markup.document import Template
+from seq2seq.markup.document import Escape, Template
 from seq2seq.markup.segments import SPACE, Builder, Item, text_item
 from seq2seq.text.untranslatable import lacks_letters
 from seq2seq.text.writing import bcp47_tag
@@ -47,10 +47,29 @@ COPIED_POINTS = _names("script style svg iframe object video audio canvas map ap
 COPIED_WORDS = _names("code kbd samp tt var math")
 # Names among these with the same meaning in most kinds of XML.
 COPIED_IN_XML = _names("code kbd samp tt pre programlisting screen script style math svg")
+# Elements of HTML whose end tag may be omitted, and the tags that end them then.
+_TABLE_PARTS = _names("tr thead tbody tfoot")
+ENDED_BY = {
+    "p": _names(
+        "address article aside blockquote center dd details dialog dir div dl dt fieldset figcaption figure footer "
+        "form h1 h2 h3 h4 h5 h6 header hgroup hr li listing main menu nav ol p plaintext pre search section table td "
+        "th tr ul xmp"
+    ),
+    "li": _names("li"),
+    **dict.fromkeys(("dt", "dd"), _names("dt dd")),
+    **dict.fromkeys(("td", "th"), _TABLE_PARTS | {"td", "th"}),
+    **dict.fromkeys(_TABLE_PARTS - {"tr"}, _TABLE_PARTS - {"tr"}),
+    "tr": _TABLE_PARTS,
+    "option": _names("option optgroup hr"),
+    "optgroup": _names("optgroup hr"),
+}
+LISTS = _names("ul ol menu dir dl table select datalist")  # within them, such tags end elements of their own
 EMPTY = _names("area base br col embed hr img input link meta param source track wbr")
-SEPARATING = frozenset({"br", "img", "input", "embed", "hr"})
+# The last is white space that is content, in XML.
+SEPARATING = frozenset({"br", "img", "input", "embed", "hr", " "})
 TEXT_ATTRIBUTES = frozenset({"title", "alt", "placeholder", "aria-label", "aria-description"})
 DESCRIPTIONS = frozenset({"description", "og:title", "og:description", "twitter:title", "twitter:description"})
+LABELLED = frozenset({"optgroup", "option", "track"})
 BUTTONS = frozenset({"submit", "button", "reset"})
 
 ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
@@ -61,6 +80,7 @@ _DECIMAL = re.compile(r"&#([0-9]+)")
 _ATTRIBUTE = re.compile(r"""(?<![^\s/>="'])([^\s/>="']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++))""")
 
 
+_NOT_BARE = re.compile("[\t\n\f\r =`]")
 _VALUE_AT_END = re.compile(r"=\s*+[^\s\"'=<>`][^\s\"'>]*+>$")
 
 
@@ -90,6 +110,11 @@ def escape_attribute(text: str) -> str:
     return html.escape(text)
 
 
+def escape_bare(text: str) -> str:
+    """Escape the value of an attribute without quotes."""
+    return _NOT_BARE.sub(lambda match: f"&#{ord(match.group())};", escape_attribute(text))
+
+
 def unescape(text: str) -> str:
     """Return text with its entities as plain text; a number that is not a character becomes U+FFFD, as in browsers."""
     return html.unescape(_DECIMAL.sub(lambda match: f"&#{match[1].lstrip('0')[:MOST_DIGITS] or 0}", text))
@@ -109,13 +134,44 @@ def build(builder: Builder, lexemes: Sequence[Lexeme], is_html: bool) -> None:
     _Reader(builder, lexemes, is_html).read()
 
 
+class _Elements:
+    """The elements of lexemes, and where they end."""
+
+    def __init__(self, lexemes: Sequence[Lexeme], is_html: bool):
+        self._lexemes, self._is_html = lexemes, is_html
+        self.ends = ends(lexemes)
+        self.begins = {end: begin for begin, end in self.ends.items()}
+
+    def after(self, index: int) -> int:
+        """Return the index after the element that begins at an index.
+
+        In HTML, end tags may be omitted: such an element ends where the next one of its kind begins, or where the
+        element around it ends.
+        """
+        lexeme, end = self._lexemes[index], self.ends.get(index)
+        enders = ENDED_BY.get(lexeme.name, frozenset()) if self._is_html else frozenset()
+        if end is not None and not enders:
+            return end + 1
+        if end is None and lexeme.name not in BLOCKS | COPIED_BLOCKS:
+            enders = BLOCKS
+        lists = 0  # open lists and tables within the element
+        for place in range(index + 1, len(self._lexemes)):
+            name, kind = self._lexemes[place].name, self._lexemes[place].kind
+            begin = self.begins.get(place, place)
+            if place == end:
+                return place + 1
+            if begin < index or (lists == 0 and kind in ("open", "empty") and name in enders):
+                return place
+            lists += name in LISTS and (place in self.ends) - (index < begin < place)
+        return len(self._lexemes)
+
+
 class _Reader:
     """Reader of lexemes, which gives their items to a builder."""
 
     def __init__(self, builder: Builder, lexemes: Sequence[Lexeme], is_html: bool):
         self._builder, self._lexemes, self._is_html = builder, lexemes, is_html
-        self._ends = ends(lexemes)
-        self._closing = set(self._ends.values())
+        self._elements = _Elements(lexemes, is_html)
 
     def read(self) -> None:
         index = 0
@@ -129,20 +185,21 @@ class _Reader:
             builder.add(text_item(lexeme.raw, ENTITY, unescape))
         elif lexeme.kind in ("other", "literal"):
             builder.add(Item("piece" if lexeme.kind == "literal" else "point", (lexeme.raw,), name="code"))
-        elif lexeme.kind == "close" and lexeme.name != "p" and index not in self._closing:
+        elif lexeme.kind == "close" and lexeme.name != "p" and index not in self._elements.begins:
             builder.add(
                 Item("close", (lexeme.raw,), name=lexeme.name)
             )  # browsers ignore it, except </p>, which is an empty paragraph
         elif lexeme.kind == "close":
             self._put_tag(lexeme, (lexeme.raw,))
-        elif (end := self._ends.get(index)) is not None and (how := copied(lexeme, self._is_html)):
-            raw = "".join(lexeme.raw for lexeme in self._lexemes[index : end + 1])
+        elif how := copied(lexeme, self._is_html):
+            after = self._elements.after(index)
+            raw = "".join(lexeme.raw for lexeme in self._lexemes[index:after])
             if how == "block":
                 builder.cut((raw,))
             else:
                 builder.add(Item("piece" if how == "word" else "point", (raw,), name="code"))
-            return end + 1
-        elif end is not None and lexeme.name.lower() in SUPERSCRIPTS and self._is_mark(index, end):
+            return after
+        elif (end := self._mark_end(index)) is not None:
             raw_tags = map(self._raw, self._lexemes[index : end + 1])
             builder.add(Item("point", tuple(chain.from_iterable(raw_tags)), name=lexeme.name, clings=True))
             return end + 1
@@ -157,15 +214,18 @@ class _Reader:
         is_tag = self._is_html and lexeme.kind in ("open", "empty")
         return self._with_texts(lexeme) if is_tag else (lexeme.raw,)
 
-    def _is_mark(self, begin: int, end: int) -> bool:
-        """Whether a superscript is copied, as are marks of notes and exponents: it has no letters, and is not the
-        numerator of a fraction."""
-        if end - begin > LONGEST_MARK:
-            return False
+    def _mark_end(self, index: int) -> int | None:
+        """Return the end tag of a superscript that is copied; None for other lexemes.
+
+        Those are marks of notes and exponents: they have no letters, and are not the numerator of a fraction.
+        """
+        end = self._elements.ends.get(index)
+        if end is None or self._lexemes[index].name.lower() not in SUPERSCRIPTS or end - index > LONGEST_MARK:
+            return None
+        text = "".join(unescape(one.raw) for one in self._lexemes[index:end] if one.kind in ("text", "literal"))
         following = self._lexemes[end + 1].raw if end + 1 < len(self._lexemes) else ""
-        inner = (unescape(one.raw) for one in self._lexemes[begin + 1 : end] if one.kind in ("text", "literal"))
-        text = "".join(inner)
-        return bool(text.strip()) and lacks_letters(text) and not following.startswith(("/", "\u2044", "&frasl;"))
+        is_mark = text.strip() and lacks_letters(text) and not following.startswith(("/", "\u2044", "&frasl;"))
+        return end if is_mark else None
 
     def _put_tag(self, lexeme: Lexeme, raw: Template) -> None:
         """Give a tag to the builder: a block ends the segment, an inline element is part of it."""
@@ -195,7 +255,11 @@ class _Reader:
 
     def _with_texts(self, lexeme: Lexeme) -> Template:
         """Return a tag whose attributes with text are segments."""
+        if _is_protected(lexeme.raw):
+            return (lexeme.raw,)
         names = set(TEXT_ATTRIBUTES)
+        if lexeme.name in LABELLED:
+            names.add("label")
         if lexeme.name in ("meta", "input"):
             values = attributes(lexeme.raw)
             if {values.get("name", "").lower(), values.get("property", "").lower()} & DESCRIPTIONS:
@@ -205,18 +269,21 @@ class _Reader:
         parts: list[Template] = []
         position = 0
         for match in _ATTRIBUTE.finditer(lexeme.raw):
-            group = next((group for group in (2, 3) if match[group]), None)
+            group = next((group for group in (2, 3, 4) if match[group]), None)
             if match[1].lower() in names and group is not None:
                 begin, end = match.span(group)
-                parts += [(lexeme.raw[position:begin],), *self._lines(lexeme.raw[begin:end])]
+                parts += [
+                    (lexeme.raw[position:begin],),
+                    *self._lines(lexeme.raw[begin:end], escape_bare if group == 4 else escape_attribute),
+                ]
                 position = end
         return (*chain.from_iterable(parts), lexeme.raw[position:])
 
-    def _lines(self, value: str) -> Iterator[Template]:
+    def _lines(self, value: str, escape: Escape) -> Iterator[Template]:
         """Yield the raw value of an attribute; each line is a segment, because browsers show its line ends."""
         for number, part in enumerate(LINE_ENDS.split(value)):
             is_text = number % 2 == 0
-            yield self._builder.within(text_item(part, ENTITY, unescape), escape_attribute) if is_text else (part,)
+            yield self._builder.within(text_item(part, ENTITY, unescape), escape) if is_text else (part,)
 
 
 def _joins(name: str) -> Literal["", "words", "letters"]:
@@ -229,15 +296,17 @@ def _joins(name: str) -> Literal["", "words", "letters"]:
 def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: str | None) -> str:
     """Return the text of lexemes with the language attributes of translated elements changed from the source to the
     target language; they are empty if that is not known."""
-    closing, parts, index = ends(lexemes), [], 0
+    elements, index = _Elements(lexemes, is_html), 0
+    parts: list[str] = []
     change = partial(_relabelled, own_code(source), bcp47_tag(target))
     while index < len(lexemes):
         lexeme = lexemes[index]
-        end = closing.get(index, index) if copied(lexeme, is_html) else index
-        parts += [part.raw for part in lexemes[index : end + 1]]
-        if end == index and lexeme.kind in ("open", "empty") and "lang" in lexeme.raw.lower():
+        is_copied = bool(copied(lexeme, is_html))
+        after = elements.after(index) if is_copied else index + 1
+        parts += [part.raw for part in lexemes[index:after]]
+        if not is_copied and lexeme.kind in ("open", "empty") and "lang" in lexeme.raw.lower():
             parts[-1] = _ATTRIBUTE.sub(change, lexeme.raw)
-        index = end + 1
+        index = after
     return "".join(parts)
 
 
@@ -283,7 +352,8 @@ def copied(lexeme: Lexeme, is_html: bool) -> Literal["block", "point", "word", "
 
 def _is_protected(tag: str) -> bool:
     """Whether the attributes of a tag exclude its content from translation."""
-    if "translate" not in tag.lower():
+    if "translat" not in tag.lower():
         return False
     values = attributes(tag)
-    return values.get("translate", "").lower() == "no" or "notranslate" in values.get("class", "").split()
+    is_kept = "no" in (values.get("translate", "").lower(), values.get("its:translate", "").lower())
+    return is_kept or values.get("translatable") == "false" or "notranslate" in values.get("class", "").split()

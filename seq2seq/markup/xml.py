@@ -11,9 +11,9 @@ from xml.parsers import expat
 from seq2seq.errors import DataError
 from seq2seq.markup import html
 from seq2seq.markup.document import Document
-from seq2seq.markup.segments import SPACE, Builder, text_item
+from seq2seq.markup.segments import SPACE, Builder, Item, text_item
 from seq2seq.markup.tags import LINE_END, LINE_ENDS, Lexeme, attributes, build, copied, ends, escape_text, unescape
-from seq2seq.text.forms import XLIFF
+from seq2seq.text.forms import QT_TS, TMX, XLIFF
 
 _TOKEN = re.compile(
     r"(?P<literal><!\[CDATA\[.*?\]\]>)|(?P<other><!--.*?-->|<\?.*?\?>|<![^>\"']*(?:\"[^\"]*\"[^>\"']*|"
@@ -23,10 +23,12 @@ _TOKEN = re.compile(
 )
 _NAME = re.compile(r"</?\s*([^\s/>]+)")
 _LINE_END = re.compile(LINE_END)
+_WIDE = re.compile("[ \t]{2,}|\t")
+_KEPT = re.compile(f"{LINE_ENDS.pattern}|{_WIDE.pattern}")
 # An atomic group reads each comment once; without it, one comment could be read as several.
 _HAS_PROLOG = re.compile(r"\ufeff?(?>\s*+(?:<!--.*?-->|<\?(?!xml\s).*?\?>))*+\s*+<(?:\?xml\s|!DOCTYPE)", re.DOTALL)
 # Elements of XLIFF, TMX and Qt's TS, whose sources must not be replaced by translations.
-_BILINGUAL = {"xliff", "trans-unit", "tmx", "tuv", "TS"}
+_BILINGUAL = {"xliff": XLIFF, "trans-unit": XLIFF, "tmx": TMX, "tuv": TMX, "TS": QT_TS}
 _CDATA_BEGIN, _CDATA_END = "<![CDATA[", "]]>"
 KEEPS_LINES = "preserve"  # the name of the lexeme of a section in which line ends are content
 _OTHER = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML does not have
@@ -94,13 +96,13 @@ def _of_text(raw: str, keeps_lines: bool) -> Iterator[Lexeme]:
     """Yield the lexemes of a text.
 
     Line ends that are content become empty elements `br`: character references, and all others where
-    `xml:space="preserve"`.
+    `xml:space="preserve"`. There, other white space than single spaces becomes empty elements too.
     """
     position = 0
-    for match in (LINE_ENDS if keeps_lines else _LINE_END).finditer(raw):
+    for match in (_KEPT if keeps_lines else _LINE_END).finditer(raw):
         if position < match.start():
             yield Lexeme("text", raw[position : match.start()])
-        yield Lexeme("empty", match.group(), "br")
+        yield Lexeme("empty", match.group(), " " if _WIDE.fullmatch(match.group()) else "br")
         position = match.end()
     if position < len(raw):
         yield Lexeme("text", raw[position:])
@@ -136,10 +138,12 @@ def _insert_cdata(builder: Builder, section: Lexeme) -> None:
         html.read(builder, inner)
         builder.cut((_CDATA_END,))
         return
-    for part in re.split(r"(\r\n?|\n)", inner) if section.name == KEEPS_LINES else [inner]:
+    for part in re.split(rf"(\r\n?|\n|{_WIDE.pattern})", inner) if section.name == KEEPS_LINES else [inner]:
         if part.strip(SPACE):
             builder.add(text_item(part))
-        else:
+        elif _WIDE.fullmatch(part):
+            builder.add(Item("point", (part,), separates=True))
+        elif part:
             builder.cut((part,), _as_cdata)
     builder.cut((_CDATA_END,), _as_cdata)
 
@@ -176,8 +180,8 @@ def _check(text: str) -> None:
 
     def element(name: str, attributes: dict[str, str]) -> None:
         opened.append(name)
-        if name.rpartition(":")[2] in _BILINGUAL:
-            raise DataError(f"<{name}> holds texts and their translations; {XLIFF.way}, or its texts alone")
+        if form := _BILINGUAL.get(name.rpartition(":")[2]):
+            raise DataError(f"<{name}> holds texts and their translations; {form.way}")
 
     parser.XmlDeclHandler, parser.StartDoctypeDeclHandler = declaration, doctype
     parser.StartElementHandler, parser.EndElementHandler = element, lambda name: opened.pop()

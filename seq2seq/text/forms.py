@@ -51,6 +51,7 @@ JSON = Form("JSON", "extract the text (jq -r '.KEY' FILE), or train on its lines
 JSON_ARRAY = Form("a JSON array", "write one object per line (jq -c '.[]' FILE > NEW.jsonl)", False)
 TMX = Form("a translation memory (TMX)", "train on it with the key tmx (data.train: {tmx: FILE})", False)
 XLIFF = Form("XLIFF", "translate its sources with a program for XLIFF, such as the Translate Toolkit (xliff2po)", False)
+QT_TS = Form("a catalogue of messages (Qt TS)", "translate its sources with Qt Linguist", False)
 HTML = Form("HTML", "give --input-format html")
 XML = Form("XML", "give --input-format xml")
 MOSES = Form("columns separated by |||", "translate one column of it (sed 's/ ||| .*//' FILE)")
