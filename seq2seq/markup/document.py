@@ -5,7 +5,7 @@ the title of a link.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Template = tuple[str | int, ...]
@@ -103,3 +103,24 @@ def walk(nodes: Sequence[Node]) -> Iterator[Node]:
         node = waiting.pop()
         yield node
         waiting += reversed(node.children)
+
+
+def escaped_template(template: Template, outer: Escape) -> Template:
+    """Return a template whose texts are escaped once more, for a format within another one."""
+    return tuple(outer(part) if isinstance(part, str) else part for part in template)
+
+
+def escaped(segment: Segment, outer: Escape) -> Segment:
+    """Return a segment whose raw texts are escaped once more, and so is its output."""
+    made: dict[int, Node] = {}  # by node; children come before their parents
+    for node in reversed(list(walk(segment.nodes))):
+        close = None if node.close is None else escaped_template(node.close, outer)
+        children = tuple(made[id(child)] for child in node.children)
+        made[id(node)] = replace(node, open=escaped_template(node.open, outer), close=close, children=children)
+    return replace(
+        segment,
+        raw=escaped_template(segment.raw, outer),
+        pieces=tuple(replace(piece, raw=escaped_template(piece.raw, outer)) for piece in segment.pieces),
+        nodes=tuple(made[id(node)] for node in segment.nodes),
+        escape=lambda text: outer(segment.escape(text)),
+    )

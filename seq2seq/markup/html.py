@@ -27,8 +27,9 @@ _PICTURES = frozenset({"svg", "math"})
 _ESCAPABLE = frozenset({"title", "textarea"})
 
 
-def segments(text: str) -> Document:
-    """Return the segments of a page, or of a part of a page.
+def segments(text: str, source: str = "") -> Document:
+    """Return the segments of a page, or of a part of a page; elements in another language than the source are copied,
+    if that is given.
 
     Raises:
         DataError: it declares another encoding than UTF-8; the translation is written in UTF-8.
@@ -37,13 +38,13 @@ def segments(text: str) -> Document:
     if charset and charset[1].lower() not in ("utf-8", "utf8", "unicode-1-1-utf-8"):
         raise DataError(f"HTML in {charset[1]}; convert it to UTF-8, and its <meta charset> too")
     builder = Builder(escape_text)
-    read(builder, text)
+    read(builder, text, source)
     return builder.finish()
 
 
-def read(builder: Builder, text: str) -> None:
+def read(builder: Builder, text: str, source: str = "") -> None:
     """Give a part of a page to a builder."""
-    build(builder, lexemes(text), is_html=True)
+    build(builder, lexemes(text), is_html=True, source=source)
 
 
 def lexemes(text: str) -> list[Lexeme]:

@@ -13,7 +13,18 @@ from itertools import accumulate, chain, pairwise, takewhile
 from re import Pattern
 from typing import Literal
 
-from seq2seq.markup.document import OBJECT, Document, Escape, MarkupPiece, Node, Segment, Space, Template
+from seq2seq.markup.document import (
+    OBJECT,
+    Document,
+    Escape,
+    MarkupPiece,
+    Node,
+    Segment,
+    Space,
+    Template,
+    escaped,
+    escaped_template,
+)
 from seq2seq.markup.protected import EMOJI, Found, find
 from seq2seq.text.scripts import is_spaced
 
@@ -121,14 +132,23 @@ class Builder:
         """Return a text inside a tag as a template with its own segment."""
         return tuple(self._built([item], escape))
 
-    def insert(self, escape: Escape, read: Callable[["Builder"], None]) -> None:
-        """Add a part in another format, which `read` gives to a separate builder."""
+    def insert(self, escape: Escape, read: Callable[["Builder"], None], outer: Escape | None = None) -> None:
+        """Add a part in another format, which `read` gives to a separate builder; `outer` escapes all of it."""
         self.cut()
-        inner = Builder(escape)
+        first = len(self._segments)
+        template = self.apart(escape, read)
+        self._template += escaped_template(template, outer) if outer else template
+        if outer:
+            self._segments[first:] = [escaped(segment, outer) for segment in self._segments[first:]]
+
+    def apart(self, escape: Escape | None, read: Callable[["Builder"], None]) -> Template:
+        """Return a part, which `read` gives to a separate builder, as a template with segments of its own; the default
+        escape is that of this builder."""
+        inner = Builder(escape or self._escape)
         inner._segments = self._segments
         read(inner)
         inner.cut()
-        self._template += inner._template
+        return tuple(inner._template)
 
     def finish(self) -> Document:
         """Return the document of everything that was added."""

@@ -7,15 +7,13 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from typing import Literal
 
-from seq2seq.languages import own_code
+from seq2seq.languages import known_language
 from seq2seq.markup.document import Escape, Template
 from seq2seq.markup.segments import SPACE, Builder, Item, text_item
 from seq2seq.text.untranslatable import lacks_letters
-from seq2seq.text.writing import bcp47_tag
 
 # Elements that are not in BLOCKS are inline, as browsers treat unknown ones.
 
@@ -42,6 +40,8 @@ SUPERSCRIPTS = _names("sup superscript")
 LONGEST_MARK = 20  # in tags and texts: the most of a superscript that is copied
 # Empty elements of XML that may be within a word: codes of XLIFF, and optional line breaks.
 WITHIN_WORDS = _names("wbr x g bx ex ph it bpt ept sc ec")
+# Elements of XML within a sentence whose text is not a part of it.
+NOTES = _names("footnote indexterm fn text:note")
 COPIED_BLOCKS = _names("pre textarea xmp listing plaintext programlisting screen")
 COPIED_POINTS = _names("script style svg iframe object video audio canvas map applet noembed noframes")
 COPIED_WORDS = _names("code kbd samp tt var math")
@@ -67,6 +67,8 @@ LISTS = _names("ul ol menu dir dl table select datalist")  # within them, such t
 EMPTY = _names("area base br col embed hr img input link meta param source track wbr")
 # The last is white space that is content, in XML.
 SEPARATING = frozenset({"br", "img", "input", "embed", "hr", " "})
+# Languages whose texts are also marked as each other.
+ALIKE = (_names("no nb nn"), _names("sh sr hr bs"), _names("id ms"))
 TEXT_ATTRIBUTES = frozenset({"title", "alt", "placeholder", "aria-label", "aria-description"})
 DESCRIPTIONS = frozenset({"description", "og:title", "og:description", "twitter:title", "twitter:description"})
 LABELLED = frozenset({"optgroup", "option", "track"})
@@ -77,7 +79,7 @@ LINE_END = r"(?:&#(?:0*1[03]|x0*[aAdD]);)+"  # character references, which are c
 LINE_ENDS = re.compile(rf"({LINE_END}|\r\n?|\n)")
 MOST_DIGITS = 8  # of a numeric entity; code points have at most 7
 _DECIMAL = re.compile(r"&#([0-9]+)")
-_ATTRIBUTE = re.compile(r"""(?<![^\s/>="'])([^\s/>="']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++))""")
+ATTRIBUTE = re.compile(r"""(?<![^\s/>="'])([^\s/>="']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++))""")
 
 
 _NOT_BARE = re.compile("[\t\n\f\r =`]")
@@ -123,18 +125,19 @@ def unescape(text: str) -> str:
 def attributes(tag: str) -> dict[str, str]:
     """Return the attributes of a raw tag by their names in lower case, unescaped; the first of equal names counts."""
     found: dict[str, str] = {}
-    for match in _ATTRIBUTE.finditer(tag):
+    for match in ATTRIBUTE.finditer(tag):
         value = next((value for value in match.groups()[1:] if value is not None), "")
         found.setdefault(match[1].lower(), unescape(value))
     return found
 
 
-def build(builder: Builder, lexemes: Sequence[Lexeme], is_html: bool) -> None:
-    """Give lexemes to a builder; in HTML, attributes that contain text become segments."""
-    _Reader(builder, lexemes, is_html).read()
+def build(builder: Builder, lexemes: Sequence[Lexeme], is_html: bool, source: str = "") -> None:
+    """Give lexemes to a builder; in HTML, attributes that contain text become segments. Elements in another language
+    than the source are copied, if that is given."""
+    _Reader(builder, lexemes, is_html, source).read()
 
 
-class _Elements:
+class Elements:
     """The elements of lexemes, and where they end."""
 
     def __init__(self, lexemes: Sequence[Lexeme], is_html: bool):
@@ -169,9 +172,10 @@ class _Elements:
 class _Reader:
     """Reader of lexemes, which gives their items to a builder."""
 
-    def __init__(self, builder: Builder, lexemes: Sequence[Lexeme], is_html: bool):
+    def __init__(self, builder: Builder, lexemes: Sequence[Lexeme], is_html: bool, source: str, is_note: bool = False):
         self._builder, self._lexemes, self._is_html = builder, lexemes, is_html
-        self._elements = _Elements(lexemes, is_html)
+        self._source, self._is_note = source, is_note
+        self._elements = Elements(lexemes, is_html)
 
     def read(self) -> None:
         index = 0
@@ -191,7 +195,7 @@ class _Reader:
             )  # browsers ignore it, except </p>, which is an empty paragraph
         elif lexeme.kind == "close":
             self._put_tag(lexeme, (lexeme.raw,))
-        elif how := copied(lexeme, self._is_html):
+        elif how := copied(lexeme, self._is_html, self._source):
             after = self._elements.after(index)
             raw = "".join(lexeme.raw for lexeme in self._lexemes[index:after])
             if how == "block":
@@ -202,6 +206,12 @@ class _Reader:
         elif (end := self._mark_end(index)) is not None:
             raw_tags = map(self._raw, self._lexemes[index : end + 1])
             builder.add(Item("point", tuple(chain.from_iterable(raw_tags)), name=lexeme.name, clings=True))
+            return end + 1
+        elif (end := self._note_end(index)) is not None:
+            inner = self._lexemes[index + 1 : end]
+            text = builder.apart(None, lambda within: _Reader(within, inner, False, self._source, is_note=True).read())
+            raw_note = (lexeme.raw, *text, self._lexemes[end].raw)
+            builder.add(Item("point", raw_note, name=lexeme.name, clings=True))
             return end + 1
         elif lexeme.name == "br" and self._ends_line(index):
             builder.cut((lexeme.raw,))
@@ -226,6 +236,12 @@ class _Reader:
         following = self._lexemes[end + 1].raw if end + 1 < len(self._lexemes) else ""
         is_mark = text.strip() and lacks_letters(text) and not following.startswith(("/", "\u2044", "&frasl;"))
         return end if is_mark else None
+
+    def _note_end(self, index: int) -> int | None:
+        """Return the end tag of a note, whose text is translated apart; None for other lexemes. Notes in notes are
+        text."""
+        is_note = not self._is_html and not self._is_note and self._lexemes[index].name in NOTES
+        return self._elements.ends.get(index) if is_note else None
 
     def _put_tag(self, lexeme: Lexeme, raw: Template) -> None:
         """Give a tag to the builder: a block ends the segment, an inline element is part of it."""
@@ -268,7 +284,7 @@ class _Reader:
                 names.add("value")
         parts: list[Template] = []
         position = 0
-        for match in _ATTRIBUTE.finditer(lexeme.raw):
+        for match in ATTRIBUTE.finditer(lexeme.raw):
             group = next((group for group in (2, 3, 4) if match[group]), None)
             if match[1].lower() in names and group is not None:
                 begin, end = match.span(group)
@@ -293,34 +309,6 @@ def _joins(name: str) -> Literal["", "words", "letters"]:
     return "" if name in FORMATTING and name != "span" else "words"
 
 
-def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: str | None) -> str:
-    """Return the text of lexemes with the language attributes of translated elements changed from the source to the
-    target language; they are empty if that is not known."""
-    elements, index = _Elements(lexemes, is_html), 0
-    parts: list[str] = []
-    change = partial(_relabelled, own_code(source), bcp47_tag(target))
-    while index < len(lexemes):
-        lexeme = lexemes[index]
-        is_copied = bool(copied(lexeme, is_html))
-        after = elements.after(index) if is_copied else index + 1
-        parts += [part.raw for part in lexemes[index:after]]
-        if not is_copied and lexeme.kind in ("open", "empty") and "lang" in lexeme.raw.lower():
-            parts[-1] = _ATTRIBUTE.sub(change, lexeme.raw)
-        index = after
-    return "".join(parts)
-
-
-def _relabelled(source: str, target: str, match: re.Match[str]) -> str:
-    """Return an attribute, with the tag of the target language if it is `lang` of the source language."""
-    value = next((value for value in match.groups()[1:] if value is not None), "")
-    if match[1].lower() not in ("lang", "xml:lang") or not value or own_code(value) != source:
-        return match.group()
-    if not target:
-        return f'{match[1]}=""'
-    begin = match.end(1) - match.start()
-    return match.group()[:begin] + match.group()[begin:].replace(value, target)
-
-
 def ends(lexemes: Sequence[Lexeme]) -> dict[int, int]:
     """Return the index of the end tag of each element that has one; elements of other names do not matter."""
     opened: dict[str, list[int]] = {}
@@ -333,8 +321,17 @@ def ends(lexemes: Sequence[Lexeme]) -> dict[int, int]:
     return found
 
 
-def copied(lexeme: Lexeme, is_html: bool) -> Literal["block", "point", "word", ""]:
-    """Return the role of an element that is not translated; empty for elements that are translated."""
+def root_of(lexemes: Sequence[Lexeme]) -> int:
+    """Return the index of the first element; -1 if there is none."""
+    return next((index for index, lexeme in enumerate(lexemes) if lexeme.kind == "open"), -1)
+
+
+def copied(lexeme: Lexeme, is_html: bool, source: str) -> Literal["block", "point", "word", ""]:
+    """Return the role of an element that is not translated; empty for elements that are translated.
+
+    An element in another language than the source is not translated, if that is given. The language of a whole page
+    does not count, because it is often wrong.
+    """
     if lexeme.kind != "open":
         return ""
     name = lexeme.name.lower()
@@ -345,7 +342,7 @@ def copied(lexeme: Lexeme, is_html: bool) -> Literal["block", "point", "word", "
             return "point"
         if name in COPIED_WORDS:
             return "word"
-    if not _is_protected(lexeme.raw):
+    if not _is_protected(lexeme.raw) and not (name not in ("html", "body") and _is_foreign(lexeme.raw, source)):
         return ""
     return "block" if name in BLOCKS else "word"
 
@@ -357,3 +354,12 @@ def _is_protected(tag: str) -> bool:
     values = attributes(tag)
     is_kept = "no" in (values.get("translate", "").lower(), values.get("its:translate", "").lower())
     return is_kept or values.get("translatable") == "false" or "notranslate" in values.get("class", "").split()
+
+
+def _is_foreign(tag: str, source: str) -> bool:
+    """Whether a tag says that its content is in a known language other than the source."""
+    if not source or "lang" not in tag.lower():
+        return False
+    values = attributes(tag)
+    both = {known_language(values.get("xml:lang") or values.get("lang")), known_language(source)}
+    return None not in both and len(both) == 2 and not any(both <= alike for alike in ALIKE)

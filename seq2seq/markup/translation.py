@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, chain, pairwise
 
 from seq2seq.errors import DataError
@@ -17,8 +18,8 @@ from seq2seq.markup import html, markdown, plain, xml
 from seq2seq.markup.document import OBJECT, Document, Segment, Template
 from seq2seq.markup.document import join as join_document
 from seq2seq.markup.placeholders import CLASSES, MOST, PlaceholderClass, choose, find
+from seq2seq.markup.relabel import relabelled
 from seq2seq.markup.render import Answer, written
-from seq2seq.markup.tags import relabelled
 from seq2seq.text.alignment import Alignment, Link, Term, Word, copied
 from seq2seq.text.parts import Part, bounded_sentences, join, stripped
 from seq2seq.text.scripts import ends_in_word
@@ -81,12 +82,12 @@ def translate_documents(
     `translate` is called once for all sentences, and again for each class of placeholders that a sentence lost.
     Sentences that are untranslatable without their pieces are copied, and those of more than `longest` characters,
     without the words of placeholders, are cut. Attributes `lang` with the first of the two
-    languages get the tag of the second.
+    languages get the tag of the second; elements in other languages than the first are copied.
 
     Raises:
         BadDocument: a document is not of the format (`html.segments`, `xml.segments`).
     """
-    documents = list(_read(texts, form))
+    documents = list(_read(texts, form, languages[0] if languages else ""))
     segments = [segment for document in documents for segment in document.segments]
     answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable, longest)
     outputs = iter([_rendered(segment, *answer) for segment, answer in zip(segments, answers, strict=True)])
@@ -97,10 +98,11 @@ def translate_documents(
     return [replace(marked, text=relabelled(read(marked.text), form == "html", *languages)) for marked in joined]
 
 
-def _read(texts: Sequence[str], form: str) -> Iterator[Document]:
+def _read(texts: Sequence[str], form: str, source: str) -> Iterator[Document]:
+    read = partial(FORMATS[form], source=source) if form in ("html", "xml") else FORMATS[form]
     for index, text in enumerate(texts):
         try:
-            yield FORMATS[form](text)
+            yield read(text)
         except DataError as error:
             raise BadDocument(str(error), index) from error
 

@@ -6,13 +6,25 @@ expat checks whether it is well-formed. No other file is read; documents that de
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from xml.parsers import expat
 
 from seq2seq.errors import DataError
 from seq2seq.markup import html
 from seq2seq.markup.document import Document
 from seq2seq.markup.segments import SPACE, Builder, Item, text_item
-from seq2seq.markup.tags import LINE_END, LINE_ENDS, Lexeme, attributes, build, copied, ends, escape_text, unescape
+from seq2seq.markup.tags import (
+    LINE_END,
+    LINE_ENDS,
+    Lexeme,
+    attributes,
+    build,
+    copied,
+    ends,
+    escape_text,
+    root_of,
+    unescape,
+)
 from seq2seq.text.forms import QT_TS, TMX, XLIFF
 
 _TOKEN = re.compile(
@@ -32,11 +44,16 @@ _BILINGUAL = {"xliff": XLIFF, "trans-unit": XLIFF, "tmx": TMX, "tuv": TMX, "TS":
 _CDATA_BEGIN, _CDATA_END = "<![CDATA[", "]]>"
 KEEPS_LINES = "preserve"  # the name of the lexeme of a section in which line ends are content
 _OTHER = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML does not have
+# HTML within a text: an end tag, or an element that has none. _ESCAPES are ways to write characters other than & and <.
+_IS_HTML = re.compile(r"</[A-Za-z][\w-]*\s*>|<(?:br|hr|img)\b[^<>]*>", re.IGNORECASE)
+_ESCAPES = ("&#34;", "&#39;", "&#039;", "&#x27;", "&quot;", "&apos;", "&gt;")
+_ESCAPED = re.compile("[&<>\"']")
 _HAS_TAGS = re.compile(r"</?[A-Za-z]|&#?\w+;")
 
 
-def segments(text: str) -> Document:
-    """Return the segments of a document, or of a part of a document: text and any number of elements.
+def segments(text: str, source: str = "") -> Document:
+    """Return the segments of a document, or of a part of a document: text and any number of elements. Those in another
+    language than the source are copied, if that is given.
 
     Raises:
         DataError: it is not well-formed (with line and column), not in UTF-8, or declares entities.
@@ -44,7 +61,7 @@ def segments(text: str) -> Document:
     _check(text)
     found = lexemes(text)
     closing = ends(found)
-    inside = _inside_text(found)
+    inside, root = _inside_text(found), root_of(found)
     builder = Builder(_as_text)
     waiting: list[Lexeme] = []  # content of an element with text
     index = 0
@@ -53,15 +70,15 @@ def segments(text: str) -> Document:
             waiting.append(found[index])
             index += 1
             continue
-        build(builder, waiting, is_html=False)
+        _insert_content(builder, waiting, source)
         waiting = []
-        end = closing.get(index, index) if copied(found[index], is_html=False) else index
+        end = closing.get(index, index) if copied(found[index], False, "" if index == root else source) else index
         if found[index].kind == "literal":
-            _insert_cdata(builder, found[index])
+            _insert_cdata(builder, found[index], source)
         else:
             builder.cut(tuple(lexeme.raw for lexeme in found[index : end + 1]))
         index = end + 1
-    build(builder, waiting, is_html=False)
+    _insert_content(builder, waiting, source)
     return builder.finish()
 
 
@@ -130,12 +147,24 @@ def _inside_text(lexemes: Sequence[Lexeme]) -> list[bool]:
     return inside
 
 
-def _insert_cdata(builder: Builder, section: Lexeme) -> None:
+def _insert_content(builder: Builder, content: Sequence[Lexeme], source: str) -> None:
+    """Add the content of an element; text alone may be HTML with escaped tags, as in feeds and strings of programs."""
+    raw = "".join(lexeme.raw for lexeme in content)
+    inner = unescape(raw) if "&" in raw and all(lexeme.kind == "text" for lexeme in content) else ""
+    escapes = {"&": "&amp;", "<": "&lt;"} | {unescape(said): said for said in _ESCAPES if said in raw}
+    outer = partial(_ESCAPED.sub, lambda match: escapes.get(match.group(), match.group()))
+    if _IS_HTML.search(inner) and outer(inner) == raw:
+        builder.insert(_as_text, lambda within: html.read(within, inner, source), outer)
+    else:
+        build(builder, content, is_html=False, source=source)
+
+
+def _insert_cdata(builder: Builder, section: Lexeme, source: str) -> None:
     """Add a CDATA section that is all the text of its element; it may contain HTML, as in feeds."""
     inner = section.raw[len(_CDATA_BEGIN) : -len(_CDATA_END)]
     builder.cut((_CDATA_BEGIN,))
     if _HAS_TAGS.search(inner):
-        html.read(builder, inner)
+        html.read(builder, inner, source)
         builder.cut((_CDATA_END,))
         return
     for part in re.split(rf"(\r\n?|\n|{_WIDE.pattern})", inner) if section.name == KEEPS_LINES else [inner]:
