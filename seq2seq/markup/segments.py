@@ -55,8 +55,8 @@ class Item:
     separates: bool = False
     """Whether it is a word boundary without white space, such as <br>."""
     joins: Literal["", "words", "letters"] = ""
-    """What it joins to what it touches: an element such as a link begins and ends with a word, a superscript may be a
-    part of one. Emphasis may be either, and has none of the two."""
+    """The parts that meet at this tag if it touches another element: `words`, as at a link, or `letters` of one word,
+    as at a superscript; empty for emphasis, which may be either."""
     clings: bool = False
     """Whether it stays with the word before it if it touches that, such as the mark of a note."""
     vanishes: bool = False
