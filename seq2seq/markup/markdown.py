@@ -1,61 +1,47 @@
-"""Segments of Markdown: markdown-it-py finds text and markup, and the source itself is edited.
+"""Segments of Markdown: `markdown_parser` finds text and markup, and the source itself is edited.
 
-CommonMark with tables and strikethrough. Code, addresses, HTML blocks in quotes and lists, and the front matter are
-copied. A paragraph keeps its line breaks, next to the words that they are next to in the source. `translation` calls
-`segments`.
+CommonMark with tables, strikethrough, and the constructs of `markdown_extensions`. Code, addresses, maths, HTML blocks
+in quotes and lists, and the front matter are copied. A paragraph keeps its line breaks, next to the words that they are
+next to in the source. `translation` calls `segments`.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import cache, lru_cache, partial
+from collections.abc import Container
+from functools import partial
 from html import unescape
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
-from markdown_it import MarkdownIt, rules_inline
-from markdown_it.rules_inline import StateInline
+from markdown_it.common.utils import normalizeReference
 from markdown_it.token import Token
 
 from seq2seq.errors import DataError
 from seq2seq.markup.document import Document, Escape, Template
+from seq2seq.markup.html import lexemes
 from seq2seq.markup.html import read as read_html
-from seq2seq.markup.protected import EMOJI, Found, find
+from seq2seq.markup.markdown_extensions import FRONT_MATTER, begins_maths
+from seq2seq.markup.markdown_parser import LONGEST_NESTING, Mark, inline_marks, parser
 from seq2seq.markup.segments import Builder, Item, text_item
-from seq2seq.markup.tags import EMPTY, FORMATTING, SEPARATING, closes_itself, escape_text
+from seq2seq.markup.tags import FORMATTING, SEPARATING, attributes, build, escape_text
 
-# Its first line is a key, so that text between two thematic breaks is none.
-_FRONT_MATTER = re.compile(
-    r"\ufeff?---[ \t]*\r?\n(?:[ \t\r]*(?:#.*)?\n)*?(?:\{|[\"']?[\w.-]+[\"']?[ \t]*:\s|(?=---|\.\.\.))"
-    r"(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)"
-)
 _LINE_END = re.compile(r"\r\n?|\n")
 _ESCAPES = re.compile(r"\\[!-/:-@\[-`{-~]|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-# Marks of footnotes and boxes of tasks are standalone markup.
-_MARKS = re.compile(r"\[\^[^\[\]\s]++\]:?|^\[[ xX]\](?=\s)")
-_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)")
 _SPECIAL = re.compile(
-    r"\\(?=[!-/:-@\[-`{-~]|\Z)|(?<!\s)[*]|[*](?!\s)|(?<![^\W_])_|_(?![^\W_])|[`\[\]]|<(?=[A-Za-z/!?])|~(?=~)"
-    r"|&(?=#?\w+;)|!(?=\[)"
+    r"(?P<kept>(?<=[^\]!\\^\[])\[(?![ xX]\])[^\[\]\\`*_<&!~$|{}^@\n]++\](?=[^(\[:{]))"
+    r"|\\(?=[!-/:-@\[-`{-~]|\Z)|(?<!\s)[*]|[*](?!\s)|(?<![^\W_])_|_(?![^\W_])|[`\[\]]|<(?=[A-Za-z/!?])|~(?=~)"
+    r"|&(?=#?\w+;)|!(?=\[)|\$"
 )
-# Brackets, and what may hide some from the parser.
-_BRACKET = re.compile(r"[\[\]]|\\.|`[^`]*+`", re.DOTALL)
 _BLOCK_BEGINS = re.compile(r"(#{1,6}(?=\s|$)|[-+*](?=\s|$)|>|=+\s*$|-{2,}\s*$|~{3,}|\d{1,9}(?=[.)](?:\s|$)))")
 _HEADING_ENDS = re.compile(r"(?<!\S)#+(?=\s*\Z)")
-LONGEST_NESTING = 100
-# Brackets within each other, beyond which no links are looked for: each level costs as much as the text in it.
-MOST_BRACKETS = 32
+# The title at the end of a link, an image, a definition or an admonition, in one line and without escapes.
+_TITLE = re.compile(r"(?<=\s)(?:\"([^\"\\&\n]++)\"|'([^'\\&\n]++)'|\(([^()\\&\n]++)\))[ \t]*\r?\n?\Z")
+_CONTAINER_TITLE = re.compile(
+    r":{3,}[ \t]*[\w-]+(?:[ \t]+|\[)([^\s\\`*_\[\]<>&{}|:=][^\\`*_\[\]<>&{}|:=\r\n]*)\]?[ \t]*\r?\n?\Z"
+)
+_TITLED = frozenset({"container", "definition"})
 _SIGNS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
 _KINDS = frozenset(_SIGNS.values())
-
-
-class _Mark(NamedTuple):
-    """Markup in the text of a block, with its place."""
-
-    begin: int
-    end: int
-    token: Token
-    """Token of the parser, which may still change its type."""
 
 
 def segments(text: str) -> Document:
@@ -65,30 +51,31 @@ def segments(text: str) -> Document:
         DataError: quotes and lists are nested more deeply than LONGEST_NESTING.
     """
     environment: dict[str, Any] = {}
-    builder = Builder(escape, _find, block_start, partial(_holds, environment))
-    front = _FRONT_MATTER.match(text)
+    builder = Builder(escape, opening=block_start, holds=partial(_holds, environment))
+    front = FRONT_MATTER.match(text)
     position = front.end() if front else int(text.startswith("\ufeff"))
     body = text[position:]
     builder.cut((text[:position],))
     shown = body.replace("\0", "\ufffd")  # as the parser does
     lines = [0, *(match.end() for match in _LINE_END.finditer(body)), len(body)]
     done, in_table, in_heading = 0, False, False
-    for token in _parser().parse(body, environment):
+    for token in parser().parse(body, environment):
         if token.nesting > 0 and token.level >= LONGEST_NESTING - 1:  # the parser omits deeper content
             line = text.count("\n", 0, position) + token.map[0] + 1 if token.map else 0
             raise DataError(f"Markdown, line {line:,}: {LONGEST_NESTING} levels of quotes and lists; nest them less")
         is_inline = token.type == "inline"
         in_table = token.type in ("th_open", "td_open") or (in_table and is_inline)
         in_heading = (token.type == "heading_open" and "#" in token.markup) or (in_heading and is_inline)
-        if token.type == "html_block" and token.level == 0 and token.map:
+        if token.map and (token.type in _TITLED or (token.type == "html_block" and token.level == 0)):
             begin, end = lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)]
             if begin >= done:
                 builder.cut((body[done:begin],))
-                builder.insert(escape_text, partial(_read_html, body[begin:end]))
+                _read_lines(builder, token, body[begin:end])
                 done = end
         elif is_inline and (places := _places(token, shown, lines, done, in_table)):
             builder.cut((body[done : places[0]],))
-            own = partial(escape, in_table=in_table, in_heading=in_heading)
+            labels = environment.get("references", ())
+            own = partial(escape, in_table=in_table, in_heading=in_heading, labels=labels)
             written = zip(token.content, places, strict=False)
             content = "".join("\0" if body[place] == "\0" else char for char, place in written)
             _Block(builder, content, body, places, environment, own).read()
@@ -97,16 +84,48 @@ def segments(text: str) -> Document:
     return builder.finish()
 
 
-def _read_html(text: str, builder: Builder) -> None:
-    read_html(builder, text)
+def _read_lines(builder: Builder, token: Token, raw: str) -> None:
+    """Give lines that are a token without text to the builder."""
+    match token.type:
+        case "html_block":
+            builder.insert(escape_text, lambda inner: read_html(inner, raw))
+        case "definition":
+            builder.cut(_with_title(builder, raw, escape, token.meta["title"]))
+        case _:
+            found = _CONTAINER_TITLE.search(raw)
+            builder.cut(_within(builder, raw, *found.span(1), escape) if found else (raw,))
 
 
-def escape(text: str, in_table: bool = False, in_heading: bool = False) -> str:
+def _with_title(builder: Builder, raw: str, escape: Escape, title: str | None = None) -> Template:
+    """Return markup with the title at its end as a segment, if it has no escapes; `title` is its expected content."""
+    found = _TITLE.search(raw)
+    group = found.lastindex if found else None
+    if found is None or group is None or (title is not None and found[group] != title):
+        return (raw,)
+    marks = ('"', "'", "()")[group - 1]
+    return _within(builder, raw, *found.span(group), lambda text: re.sub(f"[{marks}]", r"\\\g<0>", escape(text)))
+
+
+def _within(builder: Builder, raw: str, begin: int, end: int, escape: Escape) -> Template:
+    """Return markup with a part of it as a segment."""
+    return (raw[:begin], *builder.within(text_item(raw[begin:end]), escape), raw[end:])
+
+
+def escape(text: str, in_table: bool = False, in_heading: bool = False, labels: Container[str] = ()) -> str:
     """Return plain text with escapes, so that it contains no markup.
 
-    `in_heading` means a heading that begins with `#`; a `#` at its end is escaped.
+    `in_heading` means a heading that begins with `#`; a `#` at its end is escaped. Brackets around words are kept
+    if they are no link: next to other words, and not a label that the document defines.
     """
-    escaped = _SPECIAL.sub(lambda match: "\\" + match.group(), text)
+
+    def escaped_sign(match: re.Match[str]) -> str:
+        sign, kept = match.group(), match["kept"]
+        if kept and normalizeReference(kept[1:-1]) in labels:
+            return f"\\{kept[:-1]}\\]"
+        is_text = kept or (sign == "$" and not begins_maths(text, match.start()))
+        return sign if is_text else f"\\{sign}"
+
+    escaped = _SPECIAL.sub(escaped_sign, text)
     if in_heading:
         escaped = _HEADING_ENDS.sub(r"\\\g<0>", escaped)
     return escaped.replace("|", "\\|") if in_table else escaped
@@ -119,16 +138,6 @@ def block_start(text: str) -> str:
         return text
     cut = match.end() if match.group().isdigit() else 0
     return f"{text[:cut]}\\{text[cut:]}"
-
-
-def _find(text: str) -> list[Found]:
-    """Return protected pieces, and marks of footnotes and of boxes of tasks as standalone tags; none overlap."""
-    marks = [Found(*match.span(), EMOJI) for match in _MARKS.finditer(text)]
-    found: list[Found] = []
-    for piece in sorted([*marks, *find(text)], key=lambda piece: (piece.begin, piece.kind != EMOJI)):
-        if not found or piece.begin >= found[-1].end:
-            found.append(piece)
-    return found
 
 
 def _places(token: Token, body: str, lines: list[int], done: int, in_table: bool) -> list[int]:
@@ -181,14 +190,13 @@ class _Block:
     ):
         self._builder, self._content, self._escape = builder, content, escape
         self._body, self._places = body, places
-        self._marks = inline_marks(content, environment)
+        self._environment, self._marks = environment, inline_marks(content, environment)
+        self._is_title = False  # whether the line is a title, or has no text
 
     def read(self) -> None:
         """Give the items of the block to the builder."""
         position = 0
         for mark in self._marks:
-            if mark.begin < position:
-                continue  # within an image
             self._text(position, mark.begin)
             self._put(mark)
             position = mark.end
@@ -208,67 +216,94 @@ class _Block:
             moved = [self._places[begin + offset] - first for offset in offsets]
             self._builder.add(Item("text", (self._raw(begin, end),), text.text, moved))
 
-    def _put(self, mark: _Mark) -> None:
+    def _put(self, mark: Mark) -> None:
         """Give markup to the builder."""
         token, builder = mark.token, self._builder
         raw: Template = (self._raw(mark.begin, mark.end),)
         match token.type:
+            case "softbreak" if self._is_title:
+                builder.cut(raw, self._escape)
+                self._is_title = False
             case "softbreak":
                 builder.add(Item("point", raw, separates=True))
             case "hardbreak":
                 builder.cut(raw, self._escape)
-            case "code_inline" | "autolink" | "reference":
+            case "cut":
+                builder.cut(escape=self._escape)
+                builder.cut(_with_title(builder, str(raw[0]), self._escape))
+                self._is_title = self._content.startswith("[!", mark.begin) or self._content.startswith("\n", mark.end)
+            case "code_inline" | "autolink" | "reference" | "piece":
                 builder.add(Item("piece", raw, name=token.type))
             case "image":
-                builder.add(Item("point", self._image(mark, str(raw[0])), separates=True))
+                builder.add(Item("point", self._image(mark), separates=True))
+            case "note":
+                builder.add(Item("point", self._note(mark)))
             case "html_inline":
-                self._put_tag(str(raw[0]))
+                self._put_tag(mark)
+            case "link_close":
+                builder.add(Item("close", self._address(mark, mark.begin), name="link"))
             case _ if token.nesting:
                 kind = "open" if token.nesting > 0 else "close"
                 name = token.type.removesuffix("_open").removesuffix("_close")
-                builder.add(Item(kind, raw, name=name, repeats=name != "link", vanishes=name != "link"))
+                is_sign = name in _KINDS
+                builder.add(Item(kind, self._sign(mark), name=name, repeats=is_sign, vanishes=is_sign))
             case _:
                 builder.add(Item("point", raw))
 
-    def _put_tag(self, raw: str) -> None:
-        """Give a tag of HTML to the builder."""
-        found = _TAG.match(raw)
-        name = found[2].lower() if found else ""
-        if not found or name in EMPTY or closes_itself(raw):
-            self._builder.add(Item("point", (raw,), separates=name in SEPARATING))
-            return
-        kind = "close" if found[1] else "open"
-        self._builder.add(Item(kind, (raw,), name=f"<{name}>", repeats=name in FORMATTING))  # type: ignore[arg-type]
+    def _sign(self, mark: Mark) -> Template:
+        """Return a sign of emphasis, and the attribute list after it as another part."""
+        return tuple(filter(None, (self._raw(mark.begin, mark.own_end), self._raw(mark.own_end, mark.end))))
 
-    def _image(self, mark: _Mark, raw: str) -> Template:
-        """Return an image with its alternative text as a segment, unless that text is the name of the image, or has
-        markup."""
+    def _put_tag(self, mark: Mark) -> None:
+        """Give a tag of HTML to the builder."""
+        raw = self._raw(mark.begin, mark.end)
+        tag, *others = lexemes(self._content[mark.begin : mark.own_end])
+        if others or tag.kind not in ("open", "close", "empty"):
+            self._builder.add(Item("point", (raw,)))
+            return
+        is_written = tag.kind != "close" and raw == tag.raw
+        texts = partial(build, lexemes=[tag], is_html=True)
+        template = self._builder.part(Builder(escape_text), texts) if is_written else (raw,)
+        if tag.kind == "empty":
+            self._builder.add(Item("point", template, separates=tag.name in SEPARATING))
+            return
+        kind: Literal["open", "close"] = "open" if tag.kind == "open" else "close"
+        repeats = tag.name in FORMATTING and "id" not in attributes(tag.raw)
+        self._builder.add(Item(kind, template, name=f"<{tag.name}>", repeats=repeats))
+
+    def _image(self, mark: Mark) -> Template:
+        """Return an image with its title as a segment, and its alternative text, unless that is the name of the image,
+        or has markup."""
         end = mark.token.meta["label_end"]
         begin, label = mark.begin + 2, self._content[mark.begin + 2 : end]
         is_inline = self._content[end + 1 : end + 2] == "(" or (
             self._content[end + 1 : end + 2] == "[" and self._content[end + 2 : end + 3] != "]"
         )
         if not label or not is_inline or re.search(r"[\\`*_\[\]<&\n|]", label):
-            return (raw,)
+            return (self._raw(mark.begin, end), *self._address(mark, end))
         inner = self._builder.within(text_item(label), self._escape)
-        return (self._raw(mark.begin, begin), *inner, self._raw(end, mark.end))
+        return (self._raw(mark.begin, begin), *inner, *self._address(mark, end))
+
+    def _note(self, mark: Mark) -> Template:
+        """Return a note within a sentence, whose text is read as another block."""
+        begin, end = mark.begin + 2, mark.own_end - 1
+        content, places = self._content[begin:end], self._places[begin : end + 1]
+        block = partial(_Block, content=content, body=self._body, places=places)
+        inner = Builder(self._escape, holds=partial(_holds, self._environment))
+        text = self._builder.part(
+            inner, lambda inner: block(inner, environment=self._environment, escape=self._escape).read()
+        )
+        return (self._raw(mark.begin, begin), *text, self._raw(end, mark.end))
+
+    def _address(self, mark: Mark, begin: int) -> Template:
+        """Return the end of a link or an image, with its title as a segment."""
+        raw, title = self._raw(begin, mark.own_end - 1), mark.token.attrs.get("title")
+        template = _with_title(self._builder, raw, self._escape, str(title)) if title else (raw,)
+        return (*template, self._raw(mark.own_end - 1, mark.end))
 
 
 def _unescaped(raw: str) -> str:
     return raw[1:] if raw.startswith("\\") else unescape(raw)
-
-
-def inline_marks(content: str, environment: dict[str, Any]) -> list[_Mark]:
-    """Return the markup in the text of a block, in order; an image includes the markup in its text."""
-    state_environment = {**environment, "marks": []}
-    _parser().parseInline(content, state_environment)
-    found = []
-    for begin, end, token in state_environment["marks"]:
-        if token.type.startswith("strong_"):  # made of two marks, one of which has become empty
-            begin, end = (begin - 1, end) if token.nesting > 0 else (begin, end + 1)
-        if token.type not in ("text", "text_special"):
-            found.append(_Mark(begin, end, token))
-    return sorted(found, key=lambda mark: (mark.begin, -mark.end))
 
 
 def _holds(environment: dict[str, Any], raw: str, output: Template) -> bool:
@@ -287,102 +322,5 @@ def _kinds(text: str, environment: dict[str, Any]) -> Counter[str]:
     return Counter(
         kind if kind in _KINDS else f"{mark.token.type} {text[mark.begin : mark.end]}"
         for kind, mark in kinds
-        if kind != "softbreak"
+        if kind not in ("softbreak", "cut") and not text.startswith("\\[", mark.begin)  # may be escaped brackets
     )
-
-
-@cache
-def _parser() -> MarkdownIt:
-    """Return the one parser, whose rules record in `environment["marks"]` the places of their tokens in the text."""
-    parser = MarkdownIt("commonmark", {"maxNesting": LONGEST_NESTING}).enable(["table", "strikethrough"])
-    parser.disable("fragments_join")
-    parser.core.ruler.disable("text_join")
-    for name, rule in (
-        ("newline", rules_inline.newline),
-        ("escape", rules_inline.escape),
-        ("backticks", rules_inline.backtick),
-        ("strikethrough", rules_inline.strikethrough.tokenize),
-        ("emphasis", rules_inline.emphasis.tokenize),
-        ("link", rules_inline.link),
-        ("image", rules_inline.image),
-        ("autolink", rules_inline.autolink),
-        ("html_inline", rules_inline.html_inline),
-    ):
-        parser.inline.ruler.at(name, partial(_noting, rule, name))
-    return parser
-
-
-def _noting(rule: Callable[[StateInline, bool], bool], name: str, state: StateInline, silent: bool) -> bool:
-    """Run an inline rule of the parser, and record the marks that it makes.
-
-    A rule moves `state.pos` over the source of its tokens and appends them to `state.tokens`; `_noted` derives their
-    places from these two. The places of links and images also need the end of their label, which the parser's own
-    function finds before the rule runs.
-    """
-    marks = state.env.get("marks")
-    if name in ("link", "image") and state.pos + (name == "image") in _no_links(state.src):
-        return False
-    if silent or marks is None:
-        return rule(state, silent)
-    begin, first, known = state.pos, len(state.tokens), len(marks)
-    bracket = state.src.startswith("![", begin) if name == "image" else state.src.startswith("[", begin)
-    label_end = -1
-    if name in ("link", "image") and bracket:
-        label_end = state.md.helpers.parseLinkLabel(state, begin + (name == "image"), name == "link")
-    if not rule(state, silent):
-        return False
-    marks += _noted(name, state, begin, first, label_end) if len(state.tokens) > first else []
-    if name == "image":
-        del marks[known:-1]  # marks within an image belong to another text
-    elif name == "link" and state.src[label_end : state.pos] in ("]", "][]"):
-        marks[known:] = [(begin, state.pos, marks[known][2])]  # its text is the name of the reference
-        marks[known][2].type = "reference"
-    return True
-
-
-@lru_cache(maxsize=8)
-def _no_links(text: str) -> frozenset[int]:
-    """Return the places of brackets where no link begins, in a text with more than MOST_BRACKETS open at a place.
-
-    Those are brackets that are not closed, and those with as many levels of brackets in them.
-    """
-    opened: list[tuple[int, int]] = []  # place, levels in it
-    deepest, found = 0, set()
-    for match in _BRACKET.finditer(text):
-        if match.group() == "[":
-            opened.append((match.start(), 0))
-            deepest = max(deepest, len(opened))
-        elif match.group() == "]" and opened:
-            place, levels = opened.pop()
-            if levels >= MOST_BRACKETS:
-                found.add(place)
-            if opened:
-                opened[-1] = (opened[-1][0], max(opened[-1][1], levels + 1))
-    return frozenset(found).union(place for place, _ in opened) if deepest > MOST_BRACKETS else frozenset()
-
-
-def _noted(name: str, state: StateInline, begin: int, first: int, label_end: int) -> Iterator[tuple[int, int, Token]]:
-    """Yield begin, end and token of each mark that a rule has just made."""
-    new, last = state.tokens[first:], state.tokens[-1]
-    match name:
-        case "emphasis" | "strikethrough":
-            end = state.pos
-            for token in reversed(new):
-                if end > begin:
-                    yield end - len(token.content), end, token
-                    end -= len(token.content)
-        case "link":
-            opening = next(token for token in new if token.type == "link_open")
-            yield begin, begin + 1, opening
-            yield label_end, state.pos, last
-        case "autolink":
-            opening = next(token for token in new if token.type == "link_open")
-            opening.type = "autolink"
-            yield begin, state.pos, opening
-        case "image":
-            last.meta["label_end"] = label_end
-            yield begin, state.pos, last
-        case "backticks" if last.type != "code_inline":
-            return
-        case _:
-            yield begin, state.pos, last

@@ -1,7 +1,7 @@
 """Parts of a text that are not translated: variables, addresses, code, names of users; and emoji.
 
 Variables are those of printf, Python, Java, ICU, Ruby, mustache, shells and templates. Letters and digits next to a
-variable belong to it: `{hours}h`, `v{version}`. `segments` and `markdown` call `find`, which makes a `Found` of each.
+variable belong to it: `{hours}h`, `v{version}`. `segments` calls `find`, which makes a `Found` of each.
 """
 
 import re

@@ -155,6 +155,13 @@ class Builder:
         self.cut()
         return Document(tuple(self._template), tuple(self._segments))
 
+    def part(self, inner: "Builder", read: Callable[["Builder"], None]) -> Template:
+        """Return a part, which `read` gives to the builder `inner`, as a template with segments of this builder."""
+        inner._segments = self._segments
+        read(inner)
+        inner.cut()
+        return tuple(inner._template)
+
     def _built(self, items: Sequence[Item], escape: Escape) -> Iterator[str | int]:
         """Yield the items as a template; a tag without a partner is not a boundary, because browsers ignore it."""
         items = list(chain.from_iterable(map(self._divided, items)))

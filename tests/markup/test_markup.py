@@ -310,7 +310,8 @@ def shape(text: str) -> list[str]:
         for child in token.children or ():
             if child.type in ("link_open", "image", "code_inline", "html_inline"):
                 is_raw = child.type in ("code_inline", "html_inline")
-                found.append(f"{child.type} {child.attrs} {child.content if is_raw else ''}")
+                attributes = {**child.attrs, "title": "title" in child.attrs}  # a title is text
+                found.append(f"{child.type} {attributes} {child.content if is_raw else ''}")
     return sorted(found)
 
 
