@@ -65,7 +65,7 @@ def _with_elements(content: str, marks: list[Mark]) -> Iterator[Mark]:
     partner = ends([tags[index][0] for index in places])
     last = {places[begin]: places[end] for begin, end in partner.items()}
     for index, mark in enumerate(marks):
-        if index in last and (role := copied(tags[index][0], is_html=True)):
+        if index in last and (role := copied(tags[index][0], is_html=True, source="")):
             mark.token.type = _COPIED[role]
             end = marks[last[index]].end
             yield mark._replace(end=end, own_end=end)

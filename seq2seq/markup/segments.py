@@ -25,7 +25,7 @@ from seq2seq.markup.document import (
     escaped,
     escaped_template,
 )
-from seq2seq.markup.protected import EMOJI, Found, find
+from seq2seq.markup.protected import EMOJI, find
 from seq2seq.text.scripts import is_spaced
 
 # White space that formats fold; no-break spaces are kept.
@@ -108,11 +108,10 @@ class Builder:
     def __init__(
         self,
         escape: Escape,
-        finder: Callable[[str], list[Found]] = find,
         opening: Escape = str,
         holds: Callable[[str, Template], bool] | None = None,
     ):
-        self._escape, self._find, self._opening, self._holds = escape, finder, opening, holds
+        self.escape, self._opening, self._holds = escape, opening, holds
         self._template: list[str | int] = []
         self._segments: list[Segment] = []
         self._items: list[Item] = []
@@ -124,7 +123,7 @@ class Builder:
     def cut(self, raw: Template = (), escape: Escape | None = None) -> None:
         """End the current segment, and copy `raw` after it; `escape` overrides the escape of this segment."""
         if self._items:
-            self._template += self._built(self._items, escape or self._escape)
+            self._template += self._built(self._items, escape or self.escape)
             self._items = []
         self._template += raw
 
@@ -136,19 +135,10 @@ class Builder:
         """Add a part in another format, which `read` gives to a separate builder; `outer` escapes all of it."""
         self.cut()
         first = len(self._segments)
-        template = self.apart(escape, read)
+        template = self.part(Builder(escape), read)
         self._template += escaped_template(template, outer) if outer else template
         if outer:
             self._segments[first:] = [escaped(segment, outer) for segment in self._segments[first:]]
-
-    def apart(self, escape: Escape | None, read: Callable[["Builder"], None]) -> Template:
-        """Return a part, which `read` gives to a separate builder, as a template with segments of its own; the default
-        escape is that of this builder."""
-        inner = Builder(escape or self._escape)
-        inner._segments = self._segments
-        read(inner)
-        inner.cut()
-        return tuple(inner._template)
 
     def finish(self) -> Document:
         """Return the document of everything that was added."""
@@ -194,7 +184,7 @@ class Builder:
     def _divided(self, item: Item) -> Iterator[Item]:
         """Yield the protected pieces of a text, and the texts between them."""
         position = 0
-        for found in self._find(item.text) if item.kind == "text" else ():
+        for found in find(item.text) if item.kind == "text" else ():
             if found.begin > position:
                 yield item.part(position, found.begin)
             kind: Literal["point", "piece"] = "point" if found.kind == EMOJI else "piece"

@@ -209,7 +209,8 @@ class _Reader:
             return end + 1
         elif (end := self._note_end(index)) is not None:
             inner = self._lexemes[index + 1 : end]
-            text = builder.apart(None, lambda within: _Reader(within, inner, False, self._source, is_note=True).read())
+            note = Builder(builder.escape)
+            text = builder.part(note, lambda own: _Reader(own, inner, False, self._source, is_note=True).read())
             raw_note = (lexeme.raw, *text, self._lexemes[end].raw)
             builder.add(Item("point", raw_note, name=lexeme.name, clings=True))
             return end + 1
