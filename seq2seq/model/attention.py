@@ -7,8 +7,9 @@ Shapes: B sentences, T queries, S keys, D d_model, H heads, K head_dim. Masks ar
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import UnionType
 
 import torch
@@ -26,6 +27,8 @@ PLAIN_BELOW = 128 * 128
 LIKENESS = 0.5
 
 Observer = Callable[[Tensor], None]
+# The observers of the layers, of the running thread alone: other threads may use the same layers meanwhile.
+_OBSERVERS: ContextVar[Mapping[nn.Module, Observer]] = ContextVar("observers", default={})
 
 
 def key_bias(mask: Tensor, states: Tensor) -> Tensor | None:
@@ -126,15 +129,14 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(config.num_heads * config.head_width, config.d_model)
         self.dropout = Dropout(config.attention_dropout)
         self.rotary = RotaryPositions(config) if config.positions == "rotary" else None
-        self.observer: Observer | None = None
 
     def forward(self, states: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
         """Attend over `states`, (B, T, D) -> (B, T, D); `bias` comes from `key_bias`."""
         query, key, value = self.query_key_value.split(states)  # (B, H, T, K) each
         if self.rotary is not None:
             query, key = self.rotary(query), self.rotary(key)
-        if self.observer is not None:
-            self.observer(attention_weights(query, key, bias, causal))
+        if observer := _observer_of(self):
+            observer(attention_weights(query, key, bias, causal))
         context = attend(query, key, value, bias, causal, self.dropout)
         return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
 
@@ -157,7 +159,6 @@ class CrossAttention(nn.Module):
         self.key_value = HeadProjections(config, 2)
         self.output = nn.Linear(config.num_heads * config.head_width, config.d_model)
         self.dropout = Dropout(config.attention_dropout)
-        self.observer: Observer | None = None
 
     def forward(self, states: Tensor, memory: Tensor, bias: Tensor | None = None) -> Tensor:
         """Attend from `states` (B, T, D) over `memory` (B, S, D) -> (B, T, D); `bias` comes from `key_bias` of the
@@ -171,8 +172,8 @@ class CrossAttention(nn.Module):
     def attend_projected(self, states: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
         """Compute `forward` with the keys and values that `project` returned."""
         (query,) = self.query.split(states)  # (B, H, T, K)
-        if self.observer is not None:
-            self.observer(attention_weights(query, key, bias))
+        if observer := _observer_of(self):
+            observer(attention_weights(query, key, bias))
         context = attend(query, key, value, bias, dropout=self.dropout)
         return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
 
@@ -188,17 +189,19 @@ def capture_attention(
     model: nn.Module, kind: type | UnionType = SelfAttention | CrossAttention
 ) -> Iterator[dict[str, Tensor]]:
     """Yield a dictionary that collects the attention weights of every layer of a `kind` whose `forward` runs inside the
-    block: by module name, (B, H, T, S) each."""
+    block, in this thread: by module name, (B, H, T, S) each. Compiled layers are not observed."""
     captured: dict[str, Tensor] = {}
-    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, kind)}
 
     def observe(name: str) -> Observer:
         return lambda weights: captured.__setitem__(name, weights.detach())
 
-    for name, layer in layers.items():
-        layer.observer = observe(name)
+    observers = {layer: observe(name) for name, layer in model.named_modules() if isinstance(layer, kind)}
+    token = _OBSERVERS.set(observers)
     try:
         yield captured
     finally:
-        for layer in layers.values():
-            layer.observer = None
+        _OBSERVERS.reset(token)
+
+
+def _observer_of(layer: nn.Module) -> Observer | None:
+    return None if torch.compiler.is_compiling() else _OBSERVERS.get().get(layer)

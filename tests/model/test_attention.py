@@ -142,4 +142,5 @@ def test_captured_weights_are_distributions_and_capture_ends():
     weights = captured["own"]
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 5))
     assert torch.all(weights.triu(1) == 0)
-    assert layer["own"].observer is None
+    layer["own"](torch.randn(2, 7, 128))
+    assert captured == {"own": weights}
