@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import UnionType
+from types import MappingProxyType, UnionType
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ LIKENESS = 0.5
 
 Observer = Callable[[Tensor], None]
 # The observers of the layers, of the running thread alone: other threads may use the same layers meanwhile.
-_OBSERVERS: ContextVar[Mapping[nn.Module, Observer]] = ContextVar("observers", default={})
+_OBSERVERS: ContextVar[Mapping[nn.Module, Observer]] = ContextVar("observers", default=MappingProxyType({}))
 
 
 def key_bias(mask: Tensor, states: Tensor) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from support.number_words import sentences
@@ -17,7 +18,7 @@ LINES = [" ".join(row) for row in sentences(6, 1)]
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    make_ours(folder / "model", ending=3.0, search=SearchConfig(beam_size=2, max_length_ratio=1.5))
+    make_ours(folder / "model", ending=1.0, search=SearchConfig(beam_size=2, max_length_ratio=1.5))
     make_classifier(folder / "classifier", ["good", "bad"])
     (folder / "terms.tsv").write_text("two\tKatzen\nthree\tHunde\n")
     return folder
@@ -36,26 +37,35 @@ def pairs(lines):
 
 
 def documents(form, pattern):
-    return lambda models: (
-        lambda lines, found=pipeline(models): found.translate([pattern.format(line) for line in lines], form=form)
-    )
+    def translate(found, lines):
+        return found.translate([pattern.format(line) for line in lines], form=form)
+
+    return lambda models: partial(translate, pipeline(models))
+
+
+def scored(scorer, lines):
+    return scorer.score(pairs(lines))
+
+
+def aligned(aligner, lines):
+    return aligner.align(pairs(lines))
 
 
 def aligned_or_scored(models):
     """The scores of an aligner while other threads align with it."""
     found = aligner(models)
-    return lambda lines: found.score(pairs(lines)) if LINES.index(lines[0]) % 2 else found.align(pairs(lines))
+    return lambda lines: (scored if LINES.index(lines[0]) % 2 else aligned)(found, lines)
 
 
 USES = {
     "Translator, CTranslate2": lambda m: seq2seq.Translator.load(m / "model", threads=1).translate,
     "Translator, PyTorch": lambda m: seq2seq.Translator.load(m / "model", engine="torch", threads=1).translate,
     "Translator, samples": lambda m: seq2seq.Translator.load(m / "model", sample=True, threads=1).translate,
-    "Scorer": lambda m: lambda lines, found=seq2seq.Scorer.load(m / "model", threads=1): found.score(pairs(lines)),
-    "Aligner": lambda m: lambda lines, found=aligner(m): found.align(pairs(lines)),
+    "Scorer": lambda m: partial(scored, seq2seq.Scorer.load(m / "model", threads=1)),
+    "Aligner": lambda m: partial(aligned, aligner(m)),
     "Aligner, which also scores": aligned_or_scored,
     "Classifier": lambda m: seq2seq.Classifier.load(m / "classifier", threads=1).classify,
-    "Pipeline, details": lambda m: lambda lines, found=pipeline(m): found.translate(lines, details=["alignment"]),
+    "Pipeline, details": lambda m: partial(pipeline(m).translate, details=["alignment"]),
     "Pipeline, glossary": lambda m: pipeline(m, glossary=m / "terms.tsv").translate,
     "Pipeline, HTML": documents("html", "<p>one <b>two</b> three</p><p>{}</p>"),
     "Pipeline, XML": documents("xml", "<text><b>one</b> two {}</text>"),
