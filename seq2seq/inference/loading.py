@@ -100,6 +100,25 @@ def load_engine(
     return _open_torch(folders, device, precision, threads, search, reason, direction)
 
 
+def check_changes(engine: Engine, before: SearchConfig, after: SearchConfig) -> None:
+    """Refuse changes of search settings that an open engine cannot follow, and that `load_engine` would not give it.
+
+    Raises:
+        UserError: such a setting changes; the message names it.
+    """
+    changed = {name: value for name, value in vars(after).items() if value != getattr(before, name)}
+    if "record" in changed:
+        raise UserError("search.record: chosen when the model is loaded; give it to load")
+    if not isinstance(engine, CTranslate2Engine):
+        return
+    seed = "search.seed" if after.sample and "seed" in changed else ""
+    if name := difference(changed) or seed:
+        place = "CTranslate2, which runs this model, does not have it as PyTorch does"
+        raise UserError(f"{name}: {place}; give it to load, which chooses the engine")
+    if engine.leaves_cpus_idle:
+        check_beam_format(engine.compute_type, after)
+
+
 def _checked_folders(
     paths: Sequence[str | Path | None], engine: str, quantization: str | None, threads: int | None
 ) -> list[Path]:

@@ -155,10 +155,13 @@ class Translator:
         """Return a translator with the same engine and other search settings.
 
         Raises:
-            UserError: a setting does not exist or is not possible.
+            UserError: a setting does not exist, or is not possible with the engine.
         """
+        from seq2seq.inference.loading import check_changes
+
         other = copy.copy(self)
         other.config = override_search(self.config, changes)
+        check_changes(self._engine, self.config, other.config)
         return other
 
     def grouping_for(self, workers: int) -> "Translator":
