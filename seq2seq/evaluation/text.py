@@ -18,7 +18,7 @@ from unicodedata import combining
 import numpy as np
 import regex
 
-from seq2seq.errors import DataError, UserError, counted, did_you_mean
+from seq2seq.errors import DataError, UserError, checked_names, counted, did_you_mean
 from seq2seq.evaluation.significance import SAMPLES, Resampled, paired_p_value, resample, seed
 from seq2seq.evaluation.uncertainty import Measured, of_sums
 from seq2seq.languages import language_code
@@ -130,7 +130,7 @@ def form_hint(hypotheses: Iterable[str], references: Iterable[str]) -> str | Non
 def score_texts(
     hypotheses: Sequence[str],
     references: Sequence[str],
-    metrics: Sequence[str] = ("bleu", "chrf"),
+    metrics: str | Sequence[str] = ("bleu", "chrf"),
     tokenize: str | None = None,
     target_language: str | None = None,
     confidence: bool = False,
@@ -147,24 +147,39 @@ def score_texts(
     Raises:
         DataError: the numbers of lines differ, or there are none.
         UserError: a metric does not exist, or a tokenizer does not exist or is not installed.
+        TypeError: translations or references are not a list of texts.
     """
-    check_settings(metrics, tokenize)
+    metrics = check_settings(metrics, tokenize)
     lines, all_references = _checked(hypotheses, [references, *other_references])
     scores = []
     for metric, scorer in _scorers(metrics, tokenize, target_language, lowercase, all_references).items():
         statistics = scorer._extract_corpus_statistics(lines, None)
+        result = scorer._aggregate_and_compute(statistics)
         if confidence:
-            result = scorer.corpus_score(lines, None, n_bootstrap=SAMPLES)
-        else:
-            result = scorer._aggregate_and_compute(statistics)
+            _add_interval(result, scorer, statistics)
         scores.append(Score(metric, result, scorer.get_signature().format(), scorer, statistics))
     return scores
+
+
+def _add_interval(result: Any, scorer: Any, statistics: Sequence[Sequence[float]]) -> None:
+    """Add the interval to a score, as the method `corpus_score` of sacrebleu does.
+
+    That one fails if only some of the resamples have a score of 0 or of no words, which are numbers of another type.
+    """
+    from sacrebleu.significance import _bootstrap_resample
+
+    scorer.n_bootstrap = SAMPLES
+    scorer.seed, samples = _bootstrap_resample(statistics, scorer, SAMPLES)
+    if len({type(sample.score) for sample in samples}) > 1:
+        for sample in samples:
+            sample.score = float(sample.score)
+    result.estimate_ci(samples)
 
 
 def score_sentences(
     hypotheses: Sequence[str],
     references: Sequence[str],
-    metrics: Sequence[str] = ("bleu", "chrf"),
+    metrics: str | Sequence[str] = ("bleu", "chrf"),
     tokenize: str | None = None,
     target_language: str | None = None,
     lowercase: bool = False,
@@ -177,9 +192,9 @@ def score_sentences(
         signature.
 
     Raises:
-        DataError, UserError: for the reasons that `score_texts` lists.
+        DataError, UserError, TypeError: for the reasons that `score_texts` lists.
     """
-    check_settings(metrics, tokenize)
+    metrics = check_settings(metrics, tokenize)
     lines, all_references = _checked(hypotheses, [references, *other_references])
     scorers = _scorers(metrics, tokenize, target_language, lowercase)
     if "bleu" in scorers:
@@ -196,7 +211,7 @@ def score_sentences(
 def compare_systems(
     systems: Mapping[str, Sequence[str]],
     references: Sequence[str],
-    metrics: Sequence[str] = ("bleu", "chrf"),
+    metrics: str | Sequence[str] = ("bleu", "chrf"),
     tokenize: str | None = None,
     target_language: str | None = None,
     lowercase: bool = False,
@@ -212,14 +227,18 @@ def compare_systems(
         the first system is None.
 
     Raises:
-        DataError, UserError: as `score_texts`; the message about a wrong number of lines names the system.
+        DataError, UserError, TypeError: as `score_texts`; the message about a wrong number of lines names the system.
+        UserError: there is no system.
     """
     from sacrebleu.significance import Result
 
-    given = [references, *other_references]
+    if not isinstance(systems, Mapping) or not systems:
+        raise UserError("compare_systems takes the translations of each system by its name; name at least one system")
+    metrics = check_settings(metrics, tokenize)
+    given = [checked_texts(lines, "scoring") for lines in (references, *other_references)]
     named = {name: _checked(hypotheses, given, name)[0] for name, hypotheses in systems.items()}
     scores = [
-        score_texts(lines, references, metrics, tokenize, target_language, False, lowercase, other_references)
+        score_texts(lines, given[0], metrics, tokenize, target_language, False, lowercase, given[1:])
         for lines in named.values()
     ]
     results: dict[str, list[Result]] = {}
@@ -238,9 +257,8 @@ def resampled(systems: Sequence[Sequence[Score]]) -> list[list[Resampled]]:
     return [[Resampled(score.score, next(values), len(score.table)) for score in scores] for scores in systems]
 
 
-def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
-    """Raise an error if a metric or tokenizer does not exist or cannot be used on this machine, before any work is
-    done.
+def check_settings(metrics: str | Iterable[str], tokenize: str | None) -> tuple[str, ...]:
+    """Return the metrics, after a check that they and the tokenizer can be used on this machine, before any work.
 
     The model of a tokenizer (spm, flores101, flores200, spBLEU-1K) is downloaded if it is missing.
 
@@ -249,15 +267,16 @@ def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
     """
     from sacrebleu.metrics import BLEU
 
-    for metric in metrics:
-        if metric not in METRICS:
-            raise UserError(f"metric {metric!r}: not one of {', '.join(METRICS)}{did_you_mean(metric, METRICS)}")
+    names = checked_names(metrics, METRICS, "metric")
+    if not names:
+        raise UserError(f"metrics: none is named; name at least one of {', '.join(METRICS)}")
     if tokenize is None:
-        return
+        return names
     if tokenize not in BLEU.TOKENIZERS:
         known = ", ".join(BLEU.TOKENIZERS)
         raise UserError(f"tokenizer {tokenize!r}: not one of {known}{did_you_mean(tokenize, BLEU.TOKENIZERS)}")
     _try_tokenizer(tokenize)
+    return names
 
 
 @functools.lru_cache  # a training run warns once, not at every validation

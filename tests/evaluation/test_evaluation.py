@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from seq2seq.errors import DataError, UserError
 from seq2seq.evaluation.classification import classification_report
-from seq2seq.evaluation.text import compare_systems, default_tokenizer, form_hint, score_texts
+from seq2seq.evaluation.text import (
+    compare_systems,
+    default_tokenizer,
+    form_hint,
+    resampled,
+    score_sentences,
+    score_texts,
+)
 from seq2seq.evaluation.uncertainty import of_macro_scores
 from seq2seq.languages import language_code
 
@@ -69,6 +76,51 @@ def test_confidence_brackets_the_score_and_marks_the_signature():
         assert abs(record["confidence_mean"] - score.score) < record["confidence_var"] < 20
         assert "bs:1000" in score.signature
         assert "confidence" not in plain[name].format(is_json=True)
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "chrf++", "ter"])
+@pytest.mark.parametrize(
+    ("hypotheses", "references"),
+    [(["a b c d"] * 3, ["a b c d", "a b c", "x"]), (["a b", "c"], ["a b", ""]), (["a", "b"], ["c", "d"])],
+    ids=["some lines are wrong", "an empty reference", "all lines are wrong"],
+)
+def test_resamples_without_a_match_count_in_the_interval(metric, hypotheses, references):
+    (score,) = score_texts(hypotheses, references, metric, confidence=True)
+    record = json.loads(score.format(width=4, is_json=True))
+    ((drawn,),) = resampled([[score]])
+    found = record.get("confidence_mean", 0), record.get("confidence_var", 0)  # sacrebleu leaves out zeros
+    for value, expected in zip(found, (drawn.mean, drawn.half_width), strict=True):
+        assert math.isclose(value, expected, rel_tol=1e-3, abs_tol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+def test_texts_and_references_may_be_any_collection_in_order(kind):
+    others = [["The cat sat on a mat .", "It rains", "Nobody came .", "Over clouds"], REFERENCES]
+
+    def given(count=1):
+        return {
+            "references": kind(REFERENCES),
+            "metrics": kind(["bleu", "chrf"]),
+            "other_references": kind([kind(lines) for lines in others[:count]]),
+        }
+
+    systems = {"one": HYPOTHESES, "two": others[0]}
+    plain = {"metrics": ["bleu", "chrf"], "references": REFERENCES, "other_references": others[:1]}
+    compared = compare_systems({name: kind(lines) for name, lines in systems.items()}, **given())
+    assert repr(compared) == repr(compare_systems(systems, **plain))
+    one, other = score_texts(kind(HYPOTHESES), **given()), score_texts(HYPOTHESES, **plain)
+    assert [(score.score, score.signature) for score in one] == [(score.score, score.signature) for score in other]
+    assert score_sentences(kind(HYPOTHESES), **given()) == score_sentences(HYPOTHESES, **plain)
+    assert "nrefs:3" in score_texts(kind(HYPOTHESES), **given(2))[0].signature
+
+
+@pytest.mark.parametrize("wrong", [{}, [], [HYPOTHESES], None])
+def test_a_comparison_needs_systems_by_name_and_metrics(wrong):
+    with pytest.raises(UserError, match="name at least one system"):
+        compare_systems(wrong, REFERENCES)
+    for score in (lambda: compare_systems({"a": HYPOTHESES}, REFERENCES, []), lambda: score_texts(["a"], ["a"], [])):
+        with pytest.raises(UserError, match="metrics: none is named"):
+            score()
 
 
 @pytest.mark.parametrize(
