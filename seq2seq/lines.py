@@ -18,9 +18,9 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from seq2seq.archives import ZIP, open_raw
 from seq2seq.errors import DataError, reason
@@ -31,8 +31,11 @@ UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # A line of a table may be as long as any other line; `csv` refuses a field of more than 131,072 characters by default.
 csv.field_size_limit(2**31 - 1)
 
+Item = TypeVar("Item")
 OnInvalid = Callable[[int], None]
 
+# Kinds of collections whose items are not lines in order: a mapping would give its keys.
+UNORDERED = (set, frozenset, Mapping)
 # Errors of reading a damaged file or gzip stream.
 DAMAGE = (OSError, EOFError, zlib.error)
 BOM = b"\xef\xbb\xbf"
@@ -240,15 +243,27 @@ def readable_again(path: Path) -> Iterator[Path]:
         yield copy
 
 
+def in_order(items: Iterable[Item], function: str, kind: str = "text") -> Iterator[Item]:
+    """Return an iterator over the texts, or the items of another `kind`, that a library function was given.
+
+    Raises:
+        TypeError: they are a single text, whose letters would count as texts, or a set or mapping, which has no order.
+    """
+    wanted = f"{function} takes a list of {kind}s{' (source, target)' * (kind == 'pair')}"
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise TypeError(f"{wanted}; put a single {kind} into a list")
+    if isinstance(items, UNORDERED):
+        raise TypeError(f"{wanted} and not a {type(items).__name__}, which has no order; make a list of it")
+    return iter(items)
+
+
 def checked_texts(texts: Iterable[str], function: str) -> list[str]:
     """Return the texts that a library function was given, as a list.
 
     Raises:
-        TypeError: `texts` is a single text, whose letters would count as texts, or contains something else than texts.
+        TypeError: as in `in_order`; or `texts` contains something else than texts.
     """
-    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-        raise TypeError(f"{function} takes a list of texts; put a single text into a list")
-    found = list(texts)
+    found = list(in_order(texts, function))
     for place, text in enumerate(found):
         if not isinstance(text, str):
             raise TypeError(f"{function} takes a list of texts, but item {place} is of type {type(text).__name__}")
@@ -259,11 +274,12 @@ def checked_pairs(pairs: Iterable[tuple[str, str]], function: str) -> list[tuple
     """Return the pairs of source and target that a library function was given, as a list.
 
     Raises:
-        TypeError: `pairs` is a single pair, or contains something that is not a pair of texts.
+        TypeError: as in `in_order`; or `pairs` contains something that is not a pair of texts.
     """
-    found = list(pairs)
+    found = list(in_order(pairs, function, "pair"))
     for pair in found:
-        if isinstance(pair, str | bytes) or len(pair) != 2 or not all(isinstance(side, str) for side in pair):
+        is_pair = isinstance(pair, Sized) and not isinstance(pair, (str, bytes, *UNORDERED))
+        if not is_pair or len(pair) != 2 or not all(isinstance(side, str) for side in pair):
             raise TypeError(f"{function} takes a list of pairs (source, target); put a single pair into a list")
     return found
 

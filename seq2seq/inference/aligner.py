@@ -180,6 +180,7 @@ class Aligner(Scorer):
                 confidence is None, in two thirds of the time.
 
         Raises:
+            TypeError: `pairs` is not a list of pairs of texts.
             RuntimeError: the memory is too small even for one pair.
         """
         pairs = checked_pairs(pairs, "align")

@@ -22,7 +22,7 @@ from seq2seq.data.examples import Pair
 from seq2seq.inference.groups import PairPart, pair_parts, token_groups
 from seq2seq.inference.one_model import OneModel
 from seq2seq.inference.steps import float32_logits
-from seq2seq.lines import as_one_line, checked_pairs
+from seq2seq.lines import as_one_line, checked_pairs, in_order
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.search.base import normalized_score
@@ -88,10 +88,11 @@ class Scorer(OneModel):
         are beginnings of translations, and their ends do not count.
 
         Raises:
+            TypeError: `pairs` is not a list of pairs of texts.
             RuntimeError: the memory is too small even for one pair.
         """
-        given = [(pair.source, pair.target) if isinstance(pair, Pair) else pair for pair in pairs]
-        sides = checked_pairs(given, "score")
+        found = in_order(pairs, "score", "pair")
+        sides = checked_pairs([pair.texts if isinstance(pair, Pair) else pair for pair in found], "score")
         texts = [encodable(as_one_line(source)).strip() for source, _ in sides]
         sources = self._tokenizers.source.read_all(texts)
         targets = self._tokenizers.target.encode_all([encodable(as_one_line(target)) for _, target in sides])
