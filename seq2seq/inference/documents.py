@@ -11,7 +11,7 @@ from itertools import chain
 from math import nan
 from typing import TYPE_CHECKING
 
-from seq2seq.errors import UserError, did_you_mean
+from seq2seq.errors import checked_names
 from seq2seq.inference.degeneration import text_flags
 from seq2seq.inference.translation import Translation
 from seq2seq.lines import checked_texts
@@ -22,6 +22,15 @@ from seq2seq.text.alignment import Alignment
 
 if TYPE_CHECKING:
     from seq2seq.inference.aligner import Aligner
+
+
+def check_form(form: str) -> None:
+    """Refuse a format that no document can have.
+
+    Raises:
+        UserError: there is no such format; the message names those that there are.
+    """
+    checked_names((form,), tuple(markup.FORMATS), "format")
 
 
 def translate_documents(
@@ -48,8 +57,7 @@ def translate_documents(
         DataError: a document is not in the format.
         UserError: there is no such format.
     """
-    if form not in markup.FORMATS:
-        raise UserError(f"format {form!r}: not one of {', '.join(markup.FORMATS)}{did_you_mean(form, markup.FORMATS)}")
+    check_form(form)
     known = [PlaceholderClass(each.name, each.words, each.answers) for each in aligner.calibration.stand_ins] or CLASSES
     # If a word of the best class was lost, another word of it may be kept.
     classes = [known[0], known[0].turned(), *known[1:]]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
+from seq2seq.errors import UserError, shown
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.degeneration import LANGUAGE, LOST, line_flags
 from seq2seq.inference.translation import PartSpans, Translation
@@ -272,16 +273,25 @@ def _replaced(source: str, matches: Sequence[Match]) -> str:
     return text + source[end:]
 
 
-def read_glossary(path: Path, translator: Translator) -> Glossary:
-    """Return the glossary of a file, and log a warning for each line that is left out or doubtful.
+def open_glossary(given: str | Path | Glossary, translator: Translator) -> Glossary:
+    """Return a glossary, or that of a file, for the languages of a model; it keeps languages that it names itself.
+
+    A warning is logged for each line of a file that is left out or doubtful.
 
     Raises:
         DataError: the file cannot be read.
+        UserError: `given` is neither a path nor a glossary.
     """
     about = translator.description
-    glossary = Glossary.read(path, about and about.target_language, about and about.source_language)
+    source, target = (about.source_language, about.target_language) if about else (None, None)
+    if isinstance(given, Glossary):
+        source, target = given.source_language or source, given.target_language or target
+        return Glossary(given.entries, target, given.problems, given.forbidden, source)
+    if not isinstance(given, str | Path):
+        raise UserError(f"glossary {shown(given)}: must be a path, or a glossary that Glossary.read returns")
+    glossary = Glossary.read(given, target, source)
     for problem in glossary.problems:
-        logger.warning("%s: %s", path, problem)
+        logger.warning("%s: %s", given, problem)
     return glossary
 
 

@@ -11,11 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from seq2seq.errors import UserError, shown
+from seq2seq.errors import UserError, checked_names
 from seq2seq.inference.overlap import Work, finish, side_by_side
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.lines import UnequalPrefixes
+from seq2seq.lines import UnequalPrefixes, checked_texts, in_order
 from seq2seq.text.alignment import KINDS
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Pipeline:
 
         Args:
             paths: model folders or run folders (then their best models); without one, the newest translation run.
-            glossary: path of a file for `Glossary.read`, or a glossary.
+            glossary: path of a file for `Glossary.read`, or a glossary; languages that it lacks are those of the model.
             with_aligner: load the aligner, for details and documents; a glossary always loads it.
             pivot: language through which a model of many languages translates, in two passes.
             options: options of `Translator.load`.
@@ -80,12 +80,10 @@ class Pipeline:
         if len(paths) > 1:
             raise UserError("a glossary, details and documents need one model; an ensemble has several")
         from seq2seq.inference.aligner import load_both
-        from seq2seq.inference.glossary_translator import read_glossary
+        from seq2seq.inference.glossary_translator import open_glossary
 
         translator, aligner = load_both(paths[0] if paths else None, **options)
-        if isinstance(glossary, str | Path):
-            glossary = read_glossary(Path(glossary), translator)
-        return cls(translator, aligner, glossary)
+        return cls(translator, aligner, None if glossary is None else open_glossary(glossary, translator))
 
     def is_untranslatable(self, text: str) -> bool:
         """Whether a text is copied, because it is not language (`text.untranslatable`) and contains no term."""
@@ -96,7 +94,7 @@ class Pipeline:
         texts: Sequence[str],
         prefixes: Sequence[str] | None = None,
         first_line: int = 0,
-        details: Collection[str] = (),
+        details: str | Collection[str] = (),
         form: str = TEXT,
     ) -> list[Translation]:
         """Translate each text independently.
@@ -112,8 +110,11 @@ class Pipeline:
             DataError: as in `Translator.translate`; or a document is not in the format.
             UserError: there is no such format, documents are given details or prefixes, or the request needs an aligner
                 that the pipeline does not have.
+            TypeError: `texts` or `prefixes` is not a list of texts.
         """
-        self._check_aligner(details, form)
+        texts = checked_texts(texts, "translate")
+        prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
+        details = self._checked_details(details, form)
         if form != TEXT:
             if details or prefixes is not None:
                 raise UserError("documents have no details and no prefixes; leave them out, or translate lines")
@@ -151,8 +152,8 @@ class Pipeline:
     def translate_stream(
         self,
         batches: Iterable[Sequence[str]],
-        prefixes: Iterator[str] | None = None,
-        details: Collection[str] = (),
+        prefixes: Iterable[str] | None = None,
+        details: str | Collection[str] = (),
         overlaps: bool | None = None,
     ) -> Iterator[list[Translation]]:
         """Yield the translations of each batch of a stream of lines; memory does not grow with the stream.
@@ -165,11 +166,12 @@ class Pipeline:
                 result. None means that they are with `search.record: true`, if the engine leaves the CPUs idle.
 
         Raises:
-            DataError: the iterator `prefixes` has fewer or more lines than the batches together.
-            UserError: as in `translate`.
+            DataError: `prefixes` has fewer or more lines than the batches together.
+            UserError, TypeError: as in `translate`.
         """
-        self._check_aligner(details, TEXT)
-        works = self._works(batches, prefixes, details)
+        details = self._checked_details(details, TEXT)
+        begins = prefixes if prefixes is None else in_order(prefixes, "prefixes")
+        works = self._works(batches, begins, details)
         if self.translator.overlaps if overlaps is None else overlaps:
             return side_by_side(works)
         return map(finish, works)
@@ -178,7 +180,8 @@ class Pipeline:
         self, batches: Iterable[Sequence[str]], prefixes: Iterator[str] | None, details: Collection[str]
     ) -> Iterator[Work[list[Translation]]]:
         count = 0
-        for lines in batches:
+        for batch in batches:
+            lines = checked_texts(batch, "each batch of translate_stream")
             begins = None if prefixes is None else list(islice(prefixes, len(lines)))
             if begins is not None and len(begins) < len(lines):
                 raise UnequalPrefixes(count + len(begins), f"more than {count + len(begins):,}")
@@ -187,11 +190,16 @@ class Pipeline:
         if prefixes is not None and (extra := sum(1 for _ in prefixes)):
             raise UnequalPrefixes(count + extra, f"{count:,}")
 
-    def _check_aligner(self, details: Collection[str], form: str) -> None:
-        if unknown := [name for name in details if name not in KINDS]:
-            raise UserError(f"details {shown(unknown[0])}: not one of {', '.join(KINDS)}")
-        if self.aligner is None and (self.glossary or details or form != TEXT):
-            raise UserError("this pipeline has no aligner; load it with the argument with_aligner=True")
+    def _checked_details(self, details: str | Collection[str], form: str) -> tuple[str, ...]:
+        kinds = checked_names(details, KINDS, "details")
+        if form != TEXT:
+            from seq2seq.inference.documents import check_form
+
+            check_form(form)
+        if self.aligner is None and (self.glossary or kinds or form != TEXT):
+            remedy = "load one model, without a pivot, with the argument with_aligner=True"
+            raise UserError(f"this pipeline has no aligner, which a glossary, details and documents need; {remedy}")
+        return kinds
 
     def _aligned(self, lines: Sequence[str]) -> list[Translation]:
         return finish(self._uncounted(lines, None, 0, ("alignment",)))  # documents count those that they use

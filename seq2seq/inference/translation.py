@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
+from seq2seq.errors import checked_names
 from seq2seq.lines import first_of_each
 from seq2seq.search.base import normalized_score
 from seq2seq.text.alignment import KINDS, Alignment, Term, moved
@@ -25,11 +26,11 @@ class Alternative:
 
     text: str
     log_prob: float
-    """The log-probability by the model."""
+    """The log-probability by the model; NaN for a document, whose sentences have their own."""
     score: float
-    """log_prob / tokens^length_penalty, by which alternatives are ranked."""
+    """log_prob / tokens^length_penalty, by which alternatives are ranked; NaN for a document."""
     tokens: int
-    """The number of target pieces, ends included."""
+    """The number of target pieces, ends included; 0 for a document."""
     is_finished: bool = field(default=True, kw_only=True)
     """Whether the search reached the end of the translation, or of each part, within the length limit."""
 
@@ -112,12 +113,17 @@ class Translation(Alternative):
             terms=tuple(term for term in rest.terms if term.source is None or term.source[0] >= 0),
         )
 
-    def as_json(self, kinds: Collection[str] = ()) -> dict[str, Any]:
+    def as_json(self, kinds: str | Collection[str] = ()) -> dict[str, Any]:
         """Return the JSON form, the same on the command line and in `/v1`.
 
         Args:
-            kinds: further fields: any of `alignment.KINDS` (as `details`), and `terms`.
+            kinds: further fields: any of `alignment.KINDS` (as `details`), `sentences` (only the spans of `details`),
+                and `terms`.
+
+        Raises:
+            UserError: there is no such field.
         """
+        kinds = checked_names(kinds, (*KINDS, "sentences", "terms"), "kinds")
         shown = super().as_json()
         shown["flags"] = list(dict.fromkeys(self.flags))
         shown["alternatives"] = [alternative.as_json() for alternative in self.alternatives]

@@ -87,14 +87,18 @@ class Alignment:
         )
 
     def as_json(self, kinds: Collection[str] = KINDS) -> dict[str, Any]:
-        """Return the form of JSON lines and of the server."""
+        """Return the form of JSON lines and of the server; a probability that was not computed is null."""
         shown: dict[str, Any] = {"source": self.source, "target": self.target}
         if "confidence" in kinds:
             shown["confidence"] = None if self.confidence is None else round(self.confidence, 4)
         if "alignment" in kinds:
             shown["alignment"] = [[link.source, link.target, round(link.weight, 4)] for link in self.links]
         if "words" in kinds:
-            shown["words"] = [{"target": word.span, "probability": round(word.probability, 4)} for word in self.words]
+            found = ((word.span, word.probability) for word in self.words)
+            shown["words"] = [
+                {"target": span, "probability": None if math.isnan(probability) else round(probability, 4)}
+                for span, probability in found
+            ]
         return shown
 
 
