@@ -79,20 +79,6 @@ def did_you_mean(word: str, candidates: Iterable[str], least: float = 0.6) -> st
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def checked_names(given: str | Iterable[str], known: Sequence[str], what: str) -> tuple[str, ...]:
-    """Return the names that a library function was given for its argument `what`; one name need not be in a list.
-
-    Raises:
-        UserError: a name is not one of the `known` ones.
-    """
-    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
-    for name in names:
-        if name not in known:
-            close = did_you_mean(str(name), known)
-            raise UserError(f"{what} {shown(name)}: not one of {', '.join(known)}{close}")
-    return names
-
-
 def typed(name: object) -> str:
     """Return a name of a file or folder as it is typed in a shell, for a command in a message."""
     return shlex.quote(str(name))

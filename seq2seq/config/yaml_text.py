@@ -16,6 +16,8 @@ from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode
 from ruamel.yaml.reader import ReaderError
 
+from seq2seq.arguments import plain
+
 MOST_LEVELS, MOST_VALUES, MOST_DIGITS = 30, 100_000, 400
 INT = "tag:yaml.org,2002:int"
 _SURROGATES = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
@@ -62,11 +64,12 @@ def _read(text: str) -> tuple[Any, list[str]]:
 
 
 def as_yaml(value: Any) -> str:
-    """Return a value of JSON on one line, as `read_yaml` reads it; other values become text.
+    """Return a value of JSON on one line, as `read_yaml` reads it; numbers of NumPy are numbers, other values text.
 
     JSON writes a character above U+FFFF as two escapes, which YAML does not join, so it is written unescaped.
     """
-    return _SURROGATES.sub(lambda match: json.loads(f'"{match.group()}"'), json.dumps(value, default=str))
+    text = json.dumps(value, default=lambda other: number if (number := plain(other)) is not other else str(other))
+    return _SURROGATES.sub(lambda match: json.loads(f'"{match.group()}"'), text)
 
 
 class _Nodes:

@@ -18,7 +18,8 @@ from unicodedata import combining
 import numpy as np
 import regex
 
-from seq2seq.errors import DataError, UserError, checked_names, counted, did_you_mean
+from seq2seq.arguments import checked_names
+from seq2seq.errors import DataError, UserError, counted, did_you_mean
 from seq2seq.evaluation.significance import SAMPLES, Resampled, paired_p_value, resample, seed
 from seq2seq.evaluation.uncertainty import Measured, of_sums
 from seq2seq.languages import language_code

@@ -11,7 +11,7 @@ from itertools import chain
 from math import nan
 from typing import TYPE_CHECKING
 
-from seq2seq.errors import checked_names
+from seq2seq.arguments import checked_names
 from seq2seq.inference.degeneration import text_flags
 from seq2seq.inference.translation import Translation
 from seq2seq.lines import checked_texts

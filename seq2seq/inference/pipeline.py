@@ -11,7 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from seq2seq.errors import UserError, checked_names
+from seq2seq.arguments import checked_names
+from seq2seq.errors import UserError
 from seq2seq.inference.overlap import Work, finish, side_by_side
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

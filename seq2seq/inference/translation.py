@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from seq2seq.errors import checked_names
+from seq2seq.arguments import checked_names
 from seq2seq.lines import first_of_each
 from seq2seq.search.base import normalized_score
 from seq2seq.text.alignment import KINDS, Alignment, Term, moved

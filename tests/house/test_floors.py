@@ -17,7 +17,7 @@ TEST_FILES = sorted(Path(__file__).parents[1].rglob("*.py"))
 # A unit is a folder of the package or a file beside them. It imports from lower floors and from its own folder.
 FLOORS = {
     "errors": 0, "archives": 0, "lines": 0, "files": 0, "languages": 0, "atomic": 0, "hub": 0, "processes": 0,
-    "executors": 0,
+    "executors": 0, "arguments": 0,
     "config": 1, "runtime": 1, "tensors": 1, "memory": 1, "plots": 1, "recording": 1,
     "model": 2, "search": 2, "text": 2,
     "evaluation": 3, "markup": 3, "data": 3,

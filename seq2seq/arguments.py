@@ -1,0 +1,50 @@
+"""Values that programs give to functions of the library, which no option of a command has checked."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from seq2seq.errors import UserError, did_you_mean, shown
+
+
+def plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, and other values unchanged."""
+    is_number = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_number else value
+
+
+def checked_names(given: str | Iterable[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+    """Return the names that a function was given for its argument `what`; one name need not be in a list.
+
+    Raises:
+        UserError: a name is not one of the `known` ones.
+    """
+    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+    for name in names:
+        if name not in known:
+            close = did_you_mean(str(name), known)
+            raise UserError(f"{what} {shown(name)}: not one of {', '.join(known)}{close}")
+    return names
+
+
+def checked_count(given: Any, what: str) -> int | None:
+    """Return a number that a function was given for its argument `what`, or None, its default.
+
+    Raises:
+        UserError: it is not a whole number of at least 1.
+    """
+    value = plain(given)
+    if value is not None and (type(value) is not int or value < 1):
+        raise UserError(f"{what} {shown(value)}: must be a number of at least 1")
+    return value
+
+
+def checked_choice(given: Any, what: str) -> bool:
+    """Return True or False, which a function was given for its argument `what`.
+
+    Raises:
+        UserError: it is another value, such as the text "no", which Python would count as true.
+    """
+    value = plain(given)
+    if not isinstance(value, bool):
+        raise UserError(f"{what} {shown(value)}: must be true or false")
+    return value
