@@ -48,3 +48,17 @@ def checked_choice(given: Any, what: str) -> bool:
     if not isinstance(value, bool):
         raise UserError(f"{what} {shown(value)}: must be true or false")
     return value
+
+
+def checked_name(given: Any, what: str) -> str | None:
+    """Return a name that a function was given for its argument `what`, such as that of a device, or None.
+
+    A device or a type of torch is named as in an option: `torch.float32` is float32.
+
+    Raises:
+        UserError: it is a value of another kind.
+    """
+    value = str(given).removeprefix("torch.") if type(given).__module__ == "torch" else given
+    if not isinstance(value, str | None):
+        raise UserError(f"{what} {shown(plain(value))}: must be text")
+    return value

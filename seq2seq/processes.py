@@ -17,7 +17,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seq2seq.errors import RunError
+from seq2seq.errors import RunError, UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -103,6 +103,29 @@ def in_processes(
         raise RunError("a working process died (out of memory?); set data.num_workers: 1 to do without them") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+class OfProcess:
+    """An object that works only in the process that made it, such as one with threads, which a fork does not copy.
+
+    Args:
+        made: the object, whose attributes this one has.
+        name: of the object, for messages.
+    """
+
+    def __init__(self, made: Any, name: str):
+        self._made, self._name, self._process = made, name, os.getpid()
+
+    def __getattr__(self, name: str) -> Any:
+        if os.getpid() != self._process:
+            raise self._error()
+        return getattr(self._made, name)
+
+    def __reduce__(self) -> Any:
+        raise self._error()
+
+    def _error(self) -> UserError:
+        return UserError(f"{self._name} works only in the process that loaded it; load it in the other process")
 
 
 _worker: Callable[[Any], Any] | None = None  # the function of this process, if it is a worker

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from seq2seq import atomic
+from seq2seq.arguments import checked_name
 from seq2seq.errors import UserError, did_you_mean
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -105,6 +106,7 @@ def start(device: str = "auto", precision: str | None = "auto", threads: int | N
     Raises:
         UserError: the device does not exist on this machine, or cannot compute in this precision.
     """
+    device, precision = checked_name(device, "device"), checked_name(precision, "precision")
     keep_large_blocks()
     if threads is not None:
         torch.set_num_threads(threads)
@@ -241,8 +243,8 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     return False
 
 
-def _choose_device(name: str, local_rank: int) -> torch.device:
-    if name == "auto":
+def _choose_device(name: str | None, local_rank: int) -> torch.device:
+    if name in (None, "auto"):
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     kind = name.partition(":")[0]
     if kind not in ("cpu", "cuda", "mps"):

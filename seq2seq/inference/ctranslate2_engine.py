@@ -23,6 +23,7 @@ from seq2seq.inference.degeneration import has_loop
 from seq2seq.inference.groups import SEARCH_TOKENS, token_groups
 from seq2seq.interop import ctranslate2
 from seq2seq.lines import shown_name
+from seq2seq.processes import OfProcess
 from seq2seq.search.base import Hypothesis, Sentence, length_limits, min_length, normalized_score, rows_per_sentence
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -308,14 +309,10 @@ def _num_tags(sentence: Sentence) -> int:
     return max(len(sentence.start) - 1, 0)
 
 
-def _rounded_up(limit: float) -> int:
-    return LIMIT_STEP * math.ceil(limit / LIMIT_STEP)
-
-
 def _first_limit(sentence: Sentence, limit: int, config: SearchConfig) -> int:
     """Return the length limit of the first beam search of a sentence."""
     usual = max(FIRST_RATIO * len(sentence.source_ids), len(sentence.prefix), min_length(sentence, config))
-    return min(limit, _rounded_up(usual + config.max_length_offset))
+    return min(limit, LIMIT_STEP * math.ceil((usual + config.max_length_offset) / LIMIT_STEP))
 
 
 def _may_improve(hypotheses: Sequence[Hypothesis], limit: int, config: SearchConfig) -> bool:
@@ -361,14 +358,15 @@ def _open(folder: Path, device: str, threads: int) -> Any:
     try:
         # CTranslate2 sets OpenMP's number of threads for the thread that opens it, so that torch's stays unchanged.
         with ThreadPoolExecutor(1) as other:
-            return other.submit(
+            opened = other.submit(
                 ctranslate2.package().Translator,
                 str(folder),
                 device=kind,
                 device_index=int(index or 0),
                 inter_threads=threads if kind == "cpu" else 1,
                 intra_threads=1 if kind == "cpu" else 0,
-            ).result()
+            )
+            return OfProcess(opened.result(), "a model that CTranslate2 runs")
     except (ValueError, RuntimeError) as error:
         raise UserError(f"{folder}: ctranslate2 on {device}: {' '.join(str(error).split())}") from error
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 from pydantic import ValidationError
 
+from seq2seq.arguments import plain
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import UserError, did_you_mean
@@ -69,7 +70,9 @@ def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchC
     if unknown := [key for key in changes if key not in known]:
         raise UserError(f"search.{unknown[0]}: unknown setting{did_you_mean(unknown[0], known)}")
     try:
-        return SearchConfig.model_validate({**config.model_dump(), **changes})
+        return SearchConfig.model_validate(
+            {**config.model_dump(), **{key: plain(value) for key, value in changes.items()}}
+        )
     except ValidationError as error:
         from seq2seq.config.problems import describe
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from seq2seq.arguments import checked_count, checked_name
 from seq2seq.config import ranges
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean, shown
@@ -65,7 +66,9 @@ def load_engine(
         UserError: a device, precision, engine, language or search setting does not exist or is not possible.
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
-    folders, search = _checked_folders(paths, engine, quantization, threads), search or {}
+    device, precision = checked_name(device, "device"), checked_name(precision, "precision")
+    threads = checked_count(threads, "threads")
+    folders, search = _checked_folders(paths, engine, quantization), search or {}
     is_exported = _check_options(folders, engine, quantization, precision)
     has_choice = engine != "ctranslate2" and not is_exported
     device, number_format = _resolved(device, precision, threads)
@@ -100,33 +103,41 @@ def load_engine(
     return _open_torch(folders, device, precision, threads, search, reason, direction)
 
 
-def check_changes(engine: Engine, before: SearchConfig, after: SearchConfig) -> None:
-    """Refuse changes of search settings that an open engine cannot follow, and that `load_engine` would not give it.
+def named_direction(source: str | None, target: str | None, is_open: bool) -> Direction | None:
+    """Return the direction to open a model for; None opens it for all of its languages.
 
     Raises:
-        UserError: such a setting changes; the message names it.
+        UserError: languages are named, although it `is_open`.
     """
-    changed = {name: value for name, value in vars(after).items() if value != getattr(before, name)}
+    if is_open and (source is not None or target is not None):
+        raise UserError("all_languages: leave out the languages of the model, which directed chooses; or all_languages")
+    return None if is_open else Direction(source, target)
+
+
+def changed_search(engine: Engine, config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:
+    """Return the search settings `config` with `changes`, for an engine that is open.
+
+    Raises:
+        UserError: as in `override_search`; or the engine does not have a setting, for which `load_engine` would choose
+            another one.
+    """
+    after = override_search(config, changes)
+    changed = {name: value for name, value in vars(after).items() if value != getattr(config, name)}
     if "record" in changed:
         raise UserError("search.record: chosen when the model is loaded; give it to load")
     if not isinstance(engine, CTranslate2Engine):
-        return
+        return after
     seed = "search.seed" if after.sample and "seed" in changed else ""
     if name := difference(changed) or seed:
         place = "CTranslate2, which runs this model, does not have it as PyTorch does"
         raise UserError(f"{name}: {place}; give it to load, which chooses the engine")
     if engine.leaves_cpus_idle:
         check_beam_format(engine.compute_type, after)
+    return after
 
 
-def _checked_folders(
-    paths: Sequence[str | Path | None], engine: str, quantization: str | None, threads: int | None
-) -> list[Path]:
+def _checked_folders(paths: Sequence[str | Path | None], engine: str, quantization: str | None) -> list[Path]:
     """Return the folders of the models; refuse values that the options of a command exclude, but a program may give."""
-    if wrong := [path for path in paths if not isinstance(path, str | Path | None)]:
-        raise UserError(f"model {shown(wrong[0])}: must be text or a path; give several models one by one")
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise UserError(f"threads {shown(threads)}: must be a number of at least 1")
     for name, value, known in (
         ("engine", engine, get_args(EngineName)),
         ("quantization", quantization, (None, *ranges.QUANTIZATIONS)),
@@ -163,7 +174,7 @@ def _check_options(
 def _resolved(device: str, precision: str | None, threads: int | None) -> tuple[str, str]:
     """Return the device and the number format; torch, whose import takes a second, is imported only if necessary."""
     has_no_gpu = sys.platform == "linux" and not any(map(os.path.exists, GPU_DEVICES))
-    if precision in (None, "float32") and (device == "cpu" or (device == "auto" and has_no_gpu)):
+    if precision in (None, "float32") and (device == "cpu" or (device in (None, "auto") and has_no_gpu)):
         return "cpu", "float32"
     from seq2seq.runtime import start
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from seq2seq.arguments import checked_count
 from seq2seq.errors import ModelError
 from seq2seq.inference.groups import BATCH_TOKENS, token_budget
 from seq2seq.runtime import Runtime, keep_few_kernels, start
@@ -59,8 +60,10 @@ class OneModel:
 
         Raises:
             ModelError: there is no model, it is damaged, or it belongs to another task.
-            UserError: the device or precision does not exist on this machine, or the model does not have the languages.
+            UserError: the device or precision does not exist on this machine, the model does not have the languages, or
+                a number or name is not possible.
         """
         keep_few_kernels()
+        threads, batch_tokens = checked_count(threads, "threads"), checked_count(batch_tokens, "batch_tokens")
         loaded = load_model(find_model(path, cls.task)).directed(Direction(source_language, target_language))
         return cls(loaded, start(device, precision, threads), batch_tokens)

@@ -32,6 +32,8 @@ def load_pivot(pivot: str, *paths: str | Path, **options: Any) -> tuple[Translat
     Raises:
         UserError: as in `Translator.load`; or the model has one direction, or the pivot is one of the two languages.
     """
+    if options.pop("all_languages", False):
+        raise UserError("all_languages: not with a pivot; name the source and the target language")
     source, target = options.pop("source_language", None), options.pop("target_language", None)
     for option, language in (("--from", source), ("--to", target)):
         if language is not None and is_same_language(language, pivot):

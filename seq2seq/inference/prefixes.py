@@ -5,10 +5,11 @@
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from seq2seq.lines import as_one_line
+from seq2seq.errors import DataError
+from seq2seq.lines import as_one_line, in_order
 from seq2seq.search.base import Opening
 from seq2seq.text.scripts import lower, title
 from seq2seq.text.tokenizer import TokenizerPair, encodable
@@ -38,6 +39,21 @@ class Prefix(NamedTuple):
         if not self.text or self.spelled.startswith(decoded):
             return self.text or decoded
         return self.text + decoded[len(self.spelled) :] if decoded.startswith(self.spelled) else decoded
+
+
+def checked_forbidden(forbidden: Sequence[Mapping[str, bool]], count: int) -> list[Mapping[str, bool]]:
+    """Return the forbidden words of `count` lines, as a list, which is empty if there are none.
+
+    Raises:
+        TypeError: they are not mappings in a list.
+        DataError: their number is another one.
+    """
+    found = list(in_order(forbidden, "forbidden", "mapping"))
+    if not all(isinstance(words, Mapping) for words in found):
+        raise TypeError("forbidden takes a list of mappings, from a word to whether longer words are suppressed")
+    if found and len(found) != count:
+        raise DataError(f"forbidden: {len(found):,}, lines: {count:,}; give the words of each line")
+    return found
 
 
 class Prefixes:

@@ -28,7 +28,7 @@ from seq2seq.runtime import Runtime
 from seq2seq.search.base import normalized_score
 from seq2seq.store.direction import directed
 from seq2seq.store.model_folder import LoadedModel
-from seq2seq.text.direction import Direction
+from seq2seq.text.direction import Direction, check_direction_given
 from seq2seq.text.scripts import UNSPACED
 from seq2seq.text.splitting import language_tag
 from seq2seq.text.tokenizer import META_SYMBOL, encodable
@@ -76,6 +76,7 @@ class Scorer(OneModel):
 
     def directed(self, direction: Direction) -> Self:
         """Return the same weights for another direction of a multilingual model; errors as in `store.direction`."""
+        check_direction_given(direction)
         described, known = directed("the model", self.description, self._tokenizers.undirected, direction)
         other = copy.copy(self)
         other.description, other._tokenizers = described, known

@@ -18,14 +18,14 @@ from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import DataError, UserError
 from seq2seq.inference.degeneration import EMPTY, LANGUAGE, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms
-from seq2seq.inference.engine import Engine, EngineName, override_search
+from seq2seq.inference.engine import Engine, EngineName
 from seq2seq.inference.overlap import Work, finish
-from seq2seq.inference.prefixes import Prefix, Prefixes
+from seq2seq.inference.prefixes import Prefix, Prefixes, checked_forbidden
 from seq2seq.inference.translation import Alternative, PartSpans, Translation, join
 from seq2seq.lines import UnequalPrefixes, as_one_line, checked_texts, first_of_each
 from seq2seq.search.base import Hypothesis, Sentence
 from seq2seq.store.direction import choices, directed, zero_shot
-from seq2seq.text.direction import Direction
+from seq2seq.text.direction import Direction, check_direction_given
 from seq2seq.text.identification import Identifier
 from seq2seq.text.parts import Part, fitting
 from seq2seq.text.tokenizer import TokenizerPair, encodable
@@ -141,9 +141,9 @@ class Translator:
         """
         if given := [key for key in search if key in ELSEWHERE]:
             raise UserError(f"{given[0]}: not an option of Translator.load; use {ELSEWHERE[given[0]]}")
-        from seq2seq.inference.loading import load_engine  # validation in training has an engine of its own
+        from seq2seq.inference.loading import load_engine, named_direction  # validation in training has its own engine
 
-        direction = None if all_languages else Direction(source_language, target_language)
+        direction = named_direction(source_language, target_language, all_languages)
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search, direction)
         if warning := zero_shot(loaded.description, loaded.tokenizers):
             logger.warning("%s", warning)
@@ -157,11 +157,10 @@ class Translator:
         Raises:
             UserError: a setting does not exist, or is not possible with the engine.
         """
-        from seq2seq.inference.loading import check_changes
+        from seq2seq.inference.loading import changed_search
 
         other = copy.copy(self)
-        other.config = override_search(self.config, changes)
-        check_changes(self._engine, self.config, other.config)
+        other.config = changed_search(self._engine, self.config, changes)
         return other
 
     def grouping_for(self, workers: int) -> "Translator":
@@ -181,6 +180,7 @@ class Translator:
         Raises:
             UserError: the model does not have a language, or needs languages that are not named.
         """
+        check_direction_given(direction)
         assert self.description is not None
         described, tokenizers = directed("the model", self.description, self.tokenizers.undirected, direction)
         other = copy.copy(self)
@@ -216,6 +216,7 @@ class Translator:
             has_whole_prefixes: whether the prefixes end with whole words.
 
         Raises:
+            TypeError: `lines` or `prefixes` is not a list of texts.
             DataError: the numbers of prefixes and lines differ, or a prefix is too long for the model.
             UserError: the languages are not chosen yet (`directed`).
         """
@@ -236,6 +237,7 @@ class Translator:
         prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):
             raise UnequalPrefixes(len(prefixes), f"{len(lines):,}")
+        forbidden = checked_forbidden(forbidden, len(lines))
         begun = [
             self._prefix(text, first_line + number, has_whole_prefixes) for number, text in enumerate(prefixes or ())
         ]

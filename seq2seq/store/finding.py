@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from seq2seq import atomic
-from seq2seq.errors import ModelError, UserError, did_you_mean
+from seq2seq.errors import ModelError, UserError, did_you_mean, shown
 from seq2seq.files import LATEST, RUNS, DamagedFile, read_object, verify, verify_size
 
 CONFIG, GENERATION, EXPORTED = "config.json", "generation_config.json", "seq2seq.json"
@@ -33,9 +33,12 @@ def find_model(path: str | Path | None, task: str | None = None) -> Path:
 
     Raises:
         ModelError: there is no such model, or it has a format that is not supported.
+        UserError: `path` is something else than a path.
     """
     if path is None:
         return find_model(newest_run(task))
+    if not isinstance(path, str | Path):
+        raise UserError(f"model {shown(path)}: must be text or a path; give several models one by one")
     folder = atomic.standing(Path(path))
     for found in (folder, atomic.standing(folder / BEST)):
         if _is_ours(found):

@@ -7,6 +7,7 @@ the tags of its languages into the sequences.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from seq2seq.arguments import checked_name
 from seq2seq.errors import UserError, did_you_mean, some_of
 from seq2seq.languages import language_code, language_name, languages_named
 
@@ -21,8 +22,27 @@ class Direction:
     source: str | None = None
     target: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse values that are not names.
+
+        Raises:
+            UserError: a language is not text.
+        """
+        for side, language in vars(self).items():
+            checked_name(language, f"{side} language")
+
 
 UNNAMED = Direction()
+
+
+def check_direction_given(direction: object) -> None:
+    """Refuse what is not a direction.
+
+    Raises:
+        UserError: it is something else, such as a pair of texts.
+    """
+    if not isinstance(direction, Direction):
+        raise UserError("directed takes a direction, such as Direction('en', 'de')")
 
 
 def nearest_language(name: str, known: Sequence[str]) -> str:

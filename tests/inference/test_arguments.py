@@ -1,10 +1,15 @@
 """Arguments of the library: those of a kind are treated alike, in any collection, and a mistake is refused by name."""
 
+import copy
 import json
+import multiprocessing
+import pickle
 
+import numpy as np
 import pytest
+import torch
 from support.number_words import sentences
-from support.our_models import make_ours
+from support.our_models import make_classifier, make_many, make_ours
 
 import seq2seq
 from seq2seq.config.schema import SearchConfig
@@ -17,6 +22,7 @@ LINES = [" ".join(row) for row in sentences(4, 1)]
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     make_ours(folder / "model", ending=1.0, search=SearchConfig(beam_size=2, max_length_ratio=1.5))
+    make_classifier(folder / "classifier", ["good", "bad"])
     (folder / "terms.tsv").write_text("two\tkatze\nSix\tHunde\n-\tzwei\n")
     return folder
 
@@ -156,3 +162,100 @@ def test_a_glossary_enforces_what_its_file_does(models):
 def test_a_glossary_that_is_neither_a_path_nor_a_glossary_is_refused(models, wrong):
     with pytest.raises(UserError, match=r"^glossary .*: must be a path, or a glossary"):
         seq2seq.Pipeline.load(models / "model", glossary=wrong)
+
+
+# -- values of another kind ------------------------------------------------------------------------
+
+CLASSES = {
+    "Translator": seq2seq.Translator.load,
+    "Pipeline": lambda *paths, **options: seq2seq.Pipeline.load(*paths, with_aligner=True, **options),
+    "Scorer": seq2seq.Scorer.load,
+    "Aligner": seq2seq.Aligner.load,
+    "Classifier": seq2seq.Classifier.load,
+}
+WRONG = {
+    "threads": [0, -1, 1.5, "two", True],
+    "device": [0, 1.5, ["cpu"], "gpu"],
+    "precision": [16, ["float32"], "fp16"],
+    "batch_tokens": [0, -4, "many"],
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_refuses_values_of_another_kind_by_name(models, name):
+    for option, values in WRONG.items():
+        for value in values:
+            with pytest.raises(UserError, match=option):
+                CLASSES[name](models / ("classifier" if name == "Classifier" else "model"), **{option: value})
+    for wrong in (["model"], 3, {"model": 1}):
+        with pytest.raises(UserError, match=r"^model .*: must be text or a path"):
+            CLASSES[name](wrong)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_devices_and_types_of_torch_and_numbers_of_numpy_are_taken(models, name):
+    path = models / ("classifier" if name == "Classifier" else "model")
+    options = {"device": torch.device("cpu"), "precision": torch.float32}
+    CLASSES[name](path, threads=np.int64(1), batch_tokens=np.int32(512), **options)
+
+
+def test_search_settings_may_be_numbers_of_numpy(models):
+    given = {"beam_size": np.int64(3), "length_penalty": np.float32(0.5), "early_stopping": np.bool_(True)}
+    translator = seq2seq.Translator.load(models / "model", **given)
+    plain = {name: value.item() for name, value in given.items()}
+    assert translator.config == seq2seq.Translator.load(models / "model").with_search(**plain).config
+    assert translator.with_search(**given).translate(LINES) == translator.translate(LINES)
+
+
+@pytest.mark.parametrize("wrong", [None, ("en", "de"), "en-de", 3])
+def test_what_is_no_direction_is_refused(models, wrong):
+    for load in (seq2seq.Translator.load, seq2seq.Scorer.load):
+        with pytest.raises(UserError, match="directed takes a direction"):
+            load(models / "model").directed(wrong)
+    with pytest.raises(UserError, match=r"source language .*: must be text"):
+        seq2seq.Direction(3, "de")
+
+
+def test_languages_that_would_be_ignored_are_refused(tmp_path):
+    many = make_many(tmp_path / "many", ["en", "de", "fr"], ["en", "de", "fr"], "source")
+    with pytest.raises(UserError, match=r"^all_languages: leave out the languages"):
+        seq2seq.Translator.load(many, all_languages=True, source_language="klingon")
+    with pytest.raises(UserError, match=r"^all_languages: not with a pivot"):
+        seq2seq.Pipeline.load(many, pivot="en", all_languages=True)
+
+
+def test_forbidden_words_are_those_of_each_line(pipeline):
+    translate = pipeline.translator.translate
+    for wrong in ([{"a": True}], [{"a": True}] * 5):
+        with pytest.raises(DataError, match="give the words of each line"):
+            translate(LINES, forbidden=wrong)
+    for wrong in ({"a": True}, ["a"] * 4, "aaaa"):
+        with pytest.raises(TypeError, match="forbidden takes a list of mappings"):
+            translate(LINES, forbidden=wrong)
+    assert translate(LINES, forbidden=iter([{"a": True}] * 4)) == translate(LINES, forbidden=[{"a": True}] * 4)
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+def _answer_in_child(use, answers):
+    try:
+        use()
+    except UserError as error:
+        answers.put(str(error))
+
+
+def test_a_translator_in_another_process_is_refused_and_does_not_hang(models):
+    translator = seq2seq.Translator.load(models / "model")
+    translator.translate(LINES)
+    fork = multiprocessing.get_context("fork")
+    answers = fork.Queue()
+    child = fork.Process(target=_answer_in_child, args=(lambda: translator.translate(LINES), answers))
+    child.start()
+    try:
+        assert "load it in the other process" in answers.get(timeout=60)
+    finally:
+        child.kill()
+    for copied in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(UserError, match="load it in the other process"):
+            copied(translator)
