@@ -38,6 +38,15 @@ def checked_count(given: Any, what: str) -> int | None:
     return value
 
 
+def checked_computing(device: Any, precision: Any, threads: Any) -> tuple[str | None, str | None, int | None]:
+    """Return the names of a device and of a precision, and a number of threads, which a function was given.
+
+    Raises:
+        UserError: one of them is a value of another kind.
+    """
+    return checked_name(device, "device"), checked_name(precision, "precision"), checked_count(threads, "threads")
+
+
 def checked_choice(given: Any, what: str) -> bool:
     """Return True or False, which a function was given for its argument `what`.
 

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from seq2seq import atomic
-from seq2seq.arguments import checked_name
+from seq2seq.arguments import checked_computing
 from seq2seq.errors import UserError, did_you_mean
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -106,7 +106,7 @@ def start(device: str = "auto", precision: str | None = "auto", threads: int | N
     Raises:
         UserError: the device does not exist on this machine, or cannot compute in this precision.
     """
-    device, precision = checked_name(device, "device"), checked_name(precision, "precision")
+    device, precision, threads = checked_computing(device, precision, threads)
     keep_large_blocks()
     if threads is not None:
         torch.set_num_threads(threads)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from seq2seq.arguments import checked_count, checked_name
+from seq2seq.arguments import checked_computing
 from seq2seq.config import ranges
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean, shown
@@ -66,23 +66,21 @@ def load_engine(
         UserError: a device, precision, engine, language or search setting does not exist or is not possible.
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
-    device, precision = checked_name(device, "device"), checked_name(precision, "precision")
-    threads = checked_count(threads, "threads")
+    device, precision, threads = checked_computing(device, precision, threads)
     folders, search = _checked_folders(paths, engine, quantization), search or {}
     is_exported = _check_options(folders, engine, quantization, precision)
     has_choice = engine != "ctranslate2" and not is_exported
     device, number_format = _resolved(device, precision, threads)
     if search.get("record") is True:
         check_recording(device, engine == "ctranslate2" or is_exported)
-    reason = ""
-    if has_choice:
-        reasons = {
-            "--engine torch": engine == "torch",
-            "an ensemble": len(folders) > 1,
-            f"{device} is not a CPU": device != "cpu",
-            f"--precision {number_format}": number_format != "float32",
-        }
-        reason = next((reason for reason, applies in reasons.items() if applies), "") or difference(search)
+    reasons = {
+        "--engine torch": engine == "torch",
+        "an ensemble": len(folders) > 1,
+        f"{device} is not a CPU": device != "cpu",
+        f"--precision {number_format}": number_format != "float32",
+    }
+    found = next((reason for reason, applies in reasons.items() if applies), "") or difference(search)
+    reason = found if has_choice else ""
     if not reason:
         try:
             kind = quantization or default_format(device, precision, number_format)

@@ -64,6 +64,6 @@ class OneModel:
                 a number or name is not possible.
         """
         keep_few_kernels()
-        threads, batch_tokens = checked_count(threads, "threads"), checked_count(batch_tokens, "batch_tokens")
+        batch_tokens = checked_count(batch_tokens, "batch_tokens")
         loaded = load_model(find_model(path, cls.task)).directed(Direction(source_language, target_language))
         return cls(loaded, start(device, precision, threads), batch_tokens)
