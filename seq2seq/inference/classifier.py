@@ -134,7 +134,11 @@ class Classifier:
         return self._names.get(label, label)
 
     def classify(self, lines: Iterable[str]) -> list[Classification]:
-        """Return the classification of each line; blank lines do not reach a model."""
+        """Return the classification of each line; blank lines do not reach a model.
+
+        Raises:
+            TypeError: `lines` is not a list of texts.
+        """
         lines = [line.strip() for line in checked_texts(lines, "classify")]
         return list(map(self._answer, *(member.probabilities(lines) for member in self._members)))
 

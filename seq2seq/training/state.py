@@ -69,11 +69,17 @@ class TrainingResult:
     reason: str
     """The limit that was reached, or the name of the signal."""
     step: int
+    """The last step."""
     best_step: int | None
+    """The step of the best model: the latest whose score is at most two standard errors below the highest (`judged`).
+    None before the first validation."""
     best_value: float | None
+    """The score of the best model, which may be below the highest of the run."""
     metric: str | None
+    """The metric of the scores, which decides about the best model."""
     is_improving: bool = False
-    """Whether the last validation was significantly better than the earlier ones of its stage, and is the best."""
+    """Whether the last validation improved on the last one of its stage that had improved: its score is better by more
+    than two standard errors, or does not differ and its loss is lower by more than two."""
     epoch: float = 0.0
     """The epochs since the start of the run."""
     seconds: float = 0.0
