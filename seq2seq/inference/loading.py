@@ -101,17 +101,6 @@ def load_engine(
     return _open_torch(folders, device, precision, threads, search, reason, direction)
 
 
-def named_direction(source: str | None, target: str | None, is_open: bool) -> Direction | None:
-    """Return the direction to open a model for; None opens it for all of its languages.
-
-    Raises:
-        UserError: languages are named, although it `is_open`.
-    """
-    if is_open and (source is not None or target is not None):
-        raise UserError("all_languages: leave out the languages of the model, which directed chooses; or all_languages")
-    return None if is_open else Direction(source, target)
-
-
 def changed_search(engine: Engine, config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:
     """Return the search settings `config` with `changes`, for an engine that is open.
 

@@ -141,9 +141,9 @@ class Translator:
         """
         if given := [key for key in search if key in ELSEWHERE]:
             raise UserError(f"{given[0]}: not an option of Translator.load; use {ELSEWHERE[given[0]]}")
-        from seq2seq.inference.loading import load_engine, named_direction  # validation in training has its own engine
+        from seq2seq.inference.loading import load_engine  # validation in training has an engine of its own
 
-        direction = named_direction(source_language, target_language, all_languages)
+        direction = None if all_languages else Direction(source_language, target_language)
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search, direction)
         if warning := zero_shot(loaded.description, loaded.tokenizers):
             logger.warning("%s", warning)
