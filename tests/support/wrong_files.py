@@ -60,7 +60,7 @@ def fill(folder: Path) -> Path:
     (folder / "run" / "checkpoints" / "step_00000001").mkdir(parents=True)
     (folder / "run" / "checkpoints" / "step_00000001" / "manifest.json").write_text("{")
     shutil.copytree(folder / "model", folder / "run" / "best")
-    (folder / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\nhalf a li\n{"step": 3, "loss": 1.0}\n')
+    (folder / "run" / "metrics.jsonl").write_text('half a li\n{"step": 1, "loss')
     (folder / "run" / "config.yaml").write_text("data: [")
     (folder / "empty-folder").mkdir()
     (folder / "thesis").mkdir()

@@ -216,7 +216,7 @@ TABLE = {
         ("missing", "missing"),
         ("text", "text"),
         ("thesis", "thesis"),
-        ("run", "line 2"),
+        ("run", "nothing to draw"),
         ("model --attention word -o picture.docx", "docx"),
         ("model --attention word --layer 9", "layer"),
         ("cut --attention word", "model.safetensors"),
