@@ -17,7 +17,7 @@ _CHARSET = re.compile(r"<meta\b[^>]{0,200}?charset\s{0,20}=\s{0,20}[\"']?\s{0,20
 _HEAD = 4096
 # A tag, up to its `>`; a `>` within quotes does not end it.
 _NAME = re.compile(r"</?([A-Za-z][^\s/>]*+)")
-_TAG = re.compile(_NAME.pattern + r"""(?:[^\s/>=]++|[\s/]++|=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))*+>""")
+_TAG = re.compile(_NAME.pattern + r"""(?>(?:[^\s/>=]++|[\s/]++|=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))*)>""")
 _COMMENT = re.compile(r"<!--(?:-?>)?")
 _ENDS = {ending: re.compile(ending) for ending in (">", "--!?>", r"\]\]>", r"\?>")}
 _OWN_ENDS = {"<![CDATA[": r"\]\]>", "<?php": r"\?>", "<?=": r"\?>"}

@@ -308,11 +308,18 @@ def _unescaped(raw: str) -> str:
 
 def _holds(environment: dict[str, Any], raw: str, output: Template) -> bool:
     """Whether an output has the markup of its source, and all signs of emphasis in it are read as emphasis, which may
-    be repeated or missing."""
-    before, now = (_kinds(text, environment) for text in (raw, "".join(map(str, output))))
+    be repeated or missing. An element such as <div> at the beginning of a line would end the paragraph."""
+    written = "".join(map(str, output))
+    if _has_html_block(written) and not _has_html_block(raw):
+        return False
+    before, now = (_kinds(text, environment) for text in (raw, written))
     signs = Counter(_SIGNS[part] for part in output if part in _SIGNS)  # text has escapes, so it equals no sign
     read = Counter({kind: now[kind] for kind in signs | now if kind in _KINDS})
     return read == signs and all(now[kind] == before[kind] for kind in (now | before).keys() - _KINDS)
+
+
+def _has_html_block(text: str) -> bool:
+    return "<" in text and any(token.type == "html_block" for token in parser().parse(text))
 
 
 def _kinds(text: str, environment: dict[str, Any]) -> Counter[str]:

@@ -28,18 +28,20 @@ _OPERATOR = re.compile(r"[\^_=]")
 _ENVIRONMENT = re.compile(r"\\begin\{([A-Za-z]+\*?)\}")
 LONGEST_ENVIRONMENT = 10_000
 _WIKI = re.compile(r"!?\[\[([^\[\]\n]++)\]\](?![\[(])")
-_POINT = re.compile(r"\[\^[^\[\]\s]++\](?!\()|\[-?@\w[^\[\]\n]*+\](?![\[(:])|\{/\*(?:[^*{]|\*(?!/)|\{(?!/\*))*+\*/\}")
+_POINT = re.compile(
+    r"\[\^[^\[\]\s]++\](?!\()|\[-?@\w[^\[\]\n]*+\](?![\[(:])|\{/\*(?>(?:[^*{]|\*(?!/)|\{(?!/\*))*)\*/\}"
+)
 # At the beginning of a block: alerts, boxes, tables of contents; of a line: definitions, admonitions, attribute lists.
 _BLOCK_LABEL = re.compile(r"\A(?:\[![A-Za-z][\w-]*\][+-]?(?=\s|\Z)|\[[ xX]\](?=\s)|\[(?:TOC|toc)\]\Z)")
 _LINE_LABEL = re.compile(
     r"\[\^[^\[\]\s]++\]:[ \t]*|\*\[[^\[\]\n]++\]:[ \t]*"
-    r"|(?:!!!|\?\?\?\+?)[ \t]+[\w-]+(?:[ \t]+[\w-]+)*+(?:[ \t]+\"[^\"\n]*\")?[ \t]*(?=\n|\Z)"
+    r"|(?:!!!|\?\?\?\+?)[ \t]+[\w-]+(?>(?:[ \t]+[\w-]+)*)(?:[ \t]+\"[^\"\n]*\")?[ \t]*(?=\n|\Z)"
     r"|\{:[^{}\n]*\}[ \t]*(?=\n|\Z)"
 )
 _LINE_BEGIN = re.compile(r"(?:\A|\n)[ \t]*\Z")
 MOST_INDENT = 40
 _ATTRIBUTE = r"""(?:[.#][A-Za-z][\w:.-]*+|[\w:-]++=(?:"[^"\n]*"|'[^'\n]*'|[^\s"'{}]++))"""
-ATTRIBUTES = re.compile(rf"\{{:?[ \t]*{_ATTRIBUTE}(?:[ \t]+{_ATTRIBUTE})*+[ \t]*\}}")
+ATTRIBUTES = re.compile(rf"\{{:?[ \t]*{_ATTRIBUTE}(?>(?:[ \t]+{_ATTRIBUTE})*)[ \t]*\}}")
 _LINE_REST = re.compile(r"[ \t]*(?:\n|\Z)")
 _CONTAINER = re.compile(r":{3,}(?=[ \t]*(?:[\w{]|\Z))")
 _DISPLAY = re.compile(rf"(\$\$|\\\[)[ \t]*\Z|{_ENVIRONMENT.pattern}")

@@ -35,7 +35,7 @@ _WORDLIKE = "at|it|in|es|se|ca|au"
 _LABEL = r"[A-Za-z0-9-]{1,63}\."
 _ADDRESS = (
     rf"(?:(?:https?|ftps?|sftp|file|ssh|git|wss?)://|(?:mailto|tel):|www\.){_ADDRESS_CHARACTER}++"
-    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})++"
+    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?>(?:\.[\w-]{1,63})+)"
     rf"|(?<![\w.@/-])(?:(?:{_LABEL}){{1,8}}(?:{_DOMAINS})"
     rf"|(?:[A-Za-z0-9-]{{2,63}}\.){{2,8}}(?:{_WORDLIKE})|[A-Za-z]*+[0-9-]{_LABEL}(?:{_WORDLIKE})"
     rf"|{_LABEL}(?:{_WORDLIKE})(?=/))\b(?![.-]?\w)(?:/{_ADDRESS_CHARACTER}*+)?"
@@ -45,15 +45,15 @@ _VARIABLE = (
     r"\{\{\{[^{}]*+\}\}\}|\{\{[^{}]*+\}\}|\{%[^%]*+%\}|\{#[^#{}]*+#\}|<%[^%]*+%>"
     r"|[$#%@]\{[^{}]*+\}|\$\([\w.]++\)"
     r"|\{[\w.$\[\]:!<>^+#,%-]*+\}"
-    r"|%\([\w.]++\)[-+#0]*+\d*+(?:\.\d++)?+[a-zA-Z]"
-    r"|(?<!\d)%(?:\d++\$)?+[-+#0]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcCsSp@](?:%%)?"
-    r"|%%\w++%%|(?<!\d)%\w++%|(?<!\d)\d++(?:[.,]\d++)?+%%|(?<!\d)%\d++"
-    r"|(?<![\w$])\$[A-Za-z_]\w*+(?:\.\w++)*+"
+    r"|%\([\w.]++\)[-+#0]*+\d*+(?>(?:\.\d++)?)[a-zA-Z]"
+    r"|(?<!\d)%(?>(?:\d++\$)?)[-+#0]*+(?>(?:\d++|\*)?)(?>(?:\.(?:\d++|\*))?)(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcCsSp@](?:%%)?"
+    r"|%%\w++%%|(?<!\d)%\w++%|(?<!\d)\d++(?>(?:[.,]\d++)?)%%|(?<!\d)%\d++"
+    r"|(?<![\w$])\$[A-Za-z_]\w*+(?>(?:\.\w++)*)"
 )
 # Options of a command: --name, --name=value, -name=value; -x, but no letter that is a word. Words of a dialogue, and
 # second parts of compounds, may also begin with one hyphen.
 _OPTION = (
-    r"(?<![\w.-])(?:--[a-z][A-Za-z0-9_]*+(?:-[A-Za-z0-9_]++)*+(?![\w-])(?:=\S*[^\s.,;:!?)])?"
+    r"(?<![\w.-])(?:--[a-z][A-Za-z0-9_]*+(?>(?:-[A-Za-z0-9_]++)*)(?![\w-])(?:=\S*[^\s.,;:!?)])?"
     r"|--?[A-Za-z][\w-]*+=\S*[^\s.,;:!?)]|-[b-df-hj-np-tvwxz](?![\w'’-])|(?<=\w )-[BCDF-HJ-NP-TV-X](?![\w'’-]))"
 )
 _CODE = (
@@ -61,7 +61,7 @@ _CODE = (
     r"|(?<![\w@])[@#][A-Za-z_][\w-]*+"
     rf"|{_OPTION}"
     r"|(?<![\w/.])(?:~|\.{1,2})?(?:/[\w.+-]*\w){2,}/?"
-    r"|\b[A-Za-z][A-Za-z0-9]*+(?:_[A-Za-z0-9]++)++(?:\(\))?|(?<!\w)(?<!\w\.)[A-Za-z]\w*+(?:\.\w++)*+\(\)"
+    r"|\b[A-Za-z][A-Za-z0-9]*+(?>(?:_[A-Za-z0-9]++)+)(?:\(\))?|(?<!\w)(?<!\w\.)[A-Za-z]\w*+(?>(?:\.\w++)*)\(\)"
 )
 _ICU = r"\{\s*\w+\s*,\s*(?:plural|selectordinal|select|number|date|time|duration|spellout|ordinal|choice)\b"
 _PIECE = re.compile(

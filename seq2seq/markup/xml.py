@@ -38,7 +38,7 @@ _LINE_END = re.compile(LINE_END)
 _WIDE = re.compile("[ \t]{2,}|\t")
 _KEPT = re.compile(f"{LINE_ENDS.pattern}|{_WIDE.pattern}")
 # An atomic group reads each comment once; without it, one comment could be read as several.
-_HAS_PROLOG = re.compile(r"\ufeff?(?>\s*+(?:<!--.*?-->|<\?(?!xml\s).*?\?>))*+\s*+<(?:\?xml\s|!DOCTYPE)", re.DOTALL)
+_HAS_PROLOG = re.compile(r"\ufeff?(?>(?:\s*+(?:<!--.*?-->|<\?(?!xml\s).*?\?>))*)\s*+<(?:\?xml\s|!DOCTYPE)", re.DOTALL)
 # Elements of XLIFF, TMX and Qt's TS, whose sources must not be replaced by translations.
 _BILINGUAL = {"xliff": XLIFF, "trans-unit": XLIFF, "tmx": TMX, "tuv": TMX, "TS": QT_TS}
 _CDATA_BEGIN, _CDATA_END = "<![CDATA[", "]]>"

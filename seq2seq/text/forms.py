@@ -70,7 +70,7 @@ _TIMES = re.compile(r"\s*(?:\d{1,2}:)?\d{1,2}:\d\d[,.]\d{1,3}\s*-->\s*(?:\d{1,2}
 _BLOCK = "html|head|body|title|meta|script|style|div|p|h[1-6]|ul|ol|dl|table|section|article|main|header|footer|nav"
 _HTML = re.compile(rf"<!doctype\s+html|<(?:{_BLOCK})(?:\s[^<>]*)?>", re.IGNORECASE)
 _ROOT = re.compile(
-    r"(?:<\?xml[^>]*\?>|<!--(?:(?!-->).)*-->|<![A-Z][^>]*>|\s)*+<((?:[\w.-]+:)?[\w.-]+)(?=[\s/>])", re.DOTALL
+    r"(?>(?:<\?xml[^>]*\?>|<!--(?:(?!-->).)*-->|<![A-Z][^>]*>|\s)*)<((?:[\w.-]+:)?[\w.-]+)(?=[\s/>])", re.DOTALL
 )
 _MEMBER = r'"(?:[^"\\\n]|\\.)*+"\s*+'
 _OBJECT, _ARRAY = (

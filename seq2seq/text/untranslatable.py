@@ -37,7 +37,7 @@ _NO_WORD = re.compile(
     r"|(?=[^\s\d]*\d)[0-9a-fA-F]{7,}+|(?=[^\s\d]*\d)[0-9a-fA-F:-]{12,}+"  # hashes
     r"|(?=[^\s\d]*\d)(?=[^:]*:[^:]*:)[0-9a-fA-F:]++"
     r"|(?=[^\sa-z]*[a-z])(?=[^\sA-Z]*[A-Z])(?=[^\s\d]*\d)[A-Za-z0-9+/=._-]{20,}"
-    r"|[vV]?\d++(?:\.\d++)++[A-Za-z0-9.+-]*+|\d++x\d++"  # versions, sizes
+    r"|[vV]?\d++(?>(?:\.\d++)+)[A-Za-z0-9.+-]*+|\d++x\d++"  # versions, sizes
     r"|[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+"
 )
 # Minimum share of pieces with two letters (one in scripts without spaces) of a vocabulary of words. A model of digits

@@ -99,6 +99,14 @@ def test_all_text_is_translated_and_nothing_else(found):
     assert not any(flags for flags in marked.sentences if "markup" in flags)
 
 
+@pytest.mark.parametrize("element", ["<script>a b</script>", "<style>p {}</style>", "<div>one</div>", "<pre>x</pre>"])
+def test_an_element_within_a_paragraph_never_begins_a_block(element):
+    text = f"one two {element} three four"
+    for seed in range(120):
+        (marked,) = translate_documents([text], "markdown", Nonsense(seed, 1.0))
+        assert shape(marked.text) == shape(text)
+
+
 @settings(deadline=None, max_examples=100)
 @given(found=documents(), seed=st.integers(0, 10**6), keeps=st.sampled_from([0.0, 0.6, 1.0]))
 def test_whatever_the_model_says_the_structure_is_kept(found, seed, keeps):
