@@ -101,11 +101,8 @@ def completed(
     deaths: Counter[Item] = Counter()
     running: dict[Future[Result], Item] = {}
     while waiting or running or suspects:
-        while waiting and len(running) < workers.ahead:
-            item = waiting.popleft()
-            running[workers.executor.submit(work, item)] = item
-        if not running:
-            item = suspects.popleft()
+        while (waiting and len(running) < workers.ahead) or (suspects and not running):
+            item = (waiting or suspects).popleft()
             running[workers.executor.submit(work, item)] = item
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:

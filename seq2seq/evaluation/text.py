@@ -19,7 +19,7 @@ import numpy as np
 import regex
 
 from seq2seq.arguments import checked_names
-from seq2seq.errors import DataError, UserError, counted, did_you_mean
+from seq2seq.errors import DataError, UserError, counted
 from seq2seq.evaluation.significance import SAMPLES, Resampled, paired_p_value, resample, seed
 from seq2seq.evaluation.uncertainty import Measured, of_sums
 from seq2seq.languages import language_code
@@ -273,9 +273,7 @@ def check_settings(metrics: str | Iterable[str], tokenize: str | None) -> tuple[
         raise UserError(f"metrics: none is named; name at least one of {', '.join(METRICS)}")
     if tokenize is None:
         return names
-    if tokenize not in BLEU.TOKENIZERS:
-        known = ", ".join(BLEU.TOKENIZERS)
-        raise UserError(f"tokenizer {tokenize!r}: not one of {known}{did_you_mean(tokenize, BLEU.TOKENIZERS)}")
+    checked_names((tokenize,), BLEU.TOKENIZERS, "tokenizer")
     _try_tokenizer(tokenize)
     return names
 

@@ -23,7 +23,7 @@ from seq2seq.markup.html import read as read_html
 from seq2seq.markup.markdown_extensions import FRONT_MATTER, begins_maths
 from seq2seq.markup.markdown_parser import LONGEST_NESTING, Mark, inline_marks, parser
 from seq2seq.markup.segments import Builder, Item, text_item
-from seq2seq.markup.tags import FORMATTING, SEPARATING, attributes, build, escape_text
+from seq2seq.markup.tags import SEPARATING, build, escape_text, may_repeat
 
 _LINE_END = re.compile(r"\r\n?|\n")
 _ESCAPES = re.compile(r"\\[!-/:-@\[-`{-~]|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
@@ -39,6 +39,8 @@ _TITLE = re.compile(r"(?<=\s)(?:\"([^\"\\&\n]++)\"|'([^'\\&\n]++)'|\(([^()\\&\n]
 _CONTAINER_TITLE = re.compile(
     r":{3,}[ \t]*[\w-]+(?:[ \t]+|\[)([^\s\\`*_\[\]<>&{}|:=][^\\`*_\[\]<>&{}|:=\r\n]*)\]?[ \t]*\r?\n?\Z"
 )
+# A line whose first letter is that of a tag; only such a line begins a block of HTML.
+_TAG_FIRST = re.compile(r"^[^A-Za-z<\n]*<", re.MULTILINE)
 _TITLED = frozenset({"container", "definition"})
 _SIGNS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
 _KINDS = frozenset(_SIGNS.values())
@@ -268,8 +270,7 @@ class _Block:
             self._builder.add(Item("point", template, separates=tag.name in SEPARATING))
             return
         kind: Literal["open", "close"] = "open" if tag.kind == "open" else "close"
-        repeats = tag.name in FORMATTING and "id" not in attributes(tag.raw)
-        self._builder.add(Item(kind, template, name=f"<{tag.name}>", repeats=repeats))
+        self._builder.add(Item(kind, template, name=f"<{tag.name}>", repeats=may_repeat(tag)))
 
     def _image(self, mark: Mark) -> Template:
         """Return an image with its title as a segment, and its alternative text, unless that is the name of the image,
@@ -319,7 +320,7 @@ def _holds(environment: dict[str, Any], raw: str, output: Template) -> bool:
 
 
 def _has_html_block(text: str) -> bool:
-    return "<" in text and any(token.type == "html_block" for token in parser().parse(text))
+    return _TAG_FIRST.search(text) is not None and any(token.type == "html_block" for token in parser().parse(text))
 
 
 def _kinds(text: str, environment: dict[str, Any]) -> Counter[str]:

@@ -255,9 +255,8 @@ class _Reader:
             joins: Literal["", "words"] = "" if is_within else "words"
             self._builder.add(Item("point", raw, name=name, separates=name in SEPARATING, joins=joins))
             return
-        repeats = name in FORMATTING and attributes(lexeme.raw).keys().isdisjoint(("id", "xml:id"))
         kind: Literal["open", "close"] = "open" if lexeme.kind == "open" else "close"
-        self._builder.add(Item(kind, raw, name=lexeme.name, repeats=repeats, joins=_joins(name)))
+        self._builder.add(Item(kind, raw, name=lexeme.name, repeats=may_repeat(lexeme), joins=_joins(name)))
 
     def _ends_line(self, index: int) -> bool:
         """Whether a line break also ends a sentence: the text after it does not begin in lower case."""
@@ -301,6 +300,11 @@ class _Reader:
         for number, part in enumerate(LINE_ENDS.split(value)):
             is_text = number % 2 == 0
             yield self._builder.within(text_item(part, ENTITY, unescape), escape) if is_text else (part,)
+
+
+def may_repeat(lexeme: Lexeme) -> bool:
+    """Whether the pair that a tag begins may be written more than once: formatting without an identifier."""
+    return lexeme.name.lower() in FORMATTING and attributes(lexeme.raw).keys().isdisjoint(("id", "xml:id"))
 
 
 def _joins(name: str) -> Literal["", "words", "letters"]:

@@ -33,7 +33,8 @@ def rows(path: Path, longest: int) -> Iterator[tuple[int, list[str]]]:
         columns = form.record(text, f"{path}: line {number}")
         if is_csv(path):
             columns = columns[:2]  # DeepL's further columns are languages
-            columns += [""] * (len(columns) == 1 and any(mark in text for mark in ",;\t"))  # another delimiter
+            if len(columns) == 1 and any(mark in text for mark in ",;\t"):  # another delimiter: reported
+                columns.append("")
         if not is_first or tuple(column.strip().casefold() for column in columns[:2]) != HEADER:
             yield number, columns
         is_first = False
