@@ -122,7 +122,7 @@ def test_nothing_is_copied_or_saved_before_it_is_translated(shown, button):  # n
     page, downloads = shown.page, []
     page.on("download", lambda download: downloads.append(download.suggested_filename))
     page.click(button)
-    assert shown.status == "There is no translation; type a text."
+    shown.until(lambda: shown.status == "There is no translation; type a text.")
     shown.type("one four")
     held = hold(page, "/v1/translate")
     page.fill("#text", "two six")
@@ -134,6 +134,28 @@ def test_nothing_is_copied_or_saved_before_it_is_translated(shown, button):  # n
     shown.until(lambda: shown.status == "Done.")
     page.unroute_all()
     assert downloads == []
+
+
+@pytest.mark.parametrize("act", ["#copy", "#save", "document"])
+def test_what_is_asked_before_the_models_are_known_is_answered_after(shown, document, act):  # noqa: F811
+    """No answer is given that the list of models then overwrites, or that is true only until then."""
+    page = shown.page
+    held = hold(page, "/v1/models")
+    page.reload()
+    shown.until(lambda: held)
+    if act == "document":
+        page.set_input_files("#open-text", document)
+        expected = "a.html is translated; Download saves it."
+    else:
+        page.click(act)
+        expected = "There is no translation; type a text."
+    page.wait_for_timeout(500)
+    assert shown.status == ""
+    release(page, held)
+    shown.until(lambda: shown.status == expected)
+    page.wait_for_timeout(500)
+    assert shown.status == expected
+    page.unroute_all()
 
 
 @pytest.mark.parametrize("clipboard", ["undefined", "{ writeText: () => Promise.reject(new Error()) }"])

@@ -18,6 +18,8 @@ let abilities = { details: [], formats: [], glossary: false }, limits = {}, mode
 let controller = null, timer = 0, beginning = 0, isWhole = false; // whether all of the text is translated
 let opening = null; // the document that was opened last: {name, controller}, then with saved {name, text}
 let detected = null; // the source language of the text, where the server has told it
+let isReady; // resolves `ready`: the models are known, so that what is asked of the page can be answered
+const ready = new Promise((resolve) => (isReady = resolve));
 let wished = kept.get("languages", null); // the model and the languages before a reload
 
 function say(words, isError = false) {
@@ -62,8 +64,9 @@ function later() {
   $("length").textContent = `${Array.from(text.value).length.toLocaleString("en")} characters`;
   kept.set("text", text.value);
   if (!models.length) return; // `begin` reports why, and translates when there are models
-  say("");
   clearTimeout(timer);
+  if (!text.value.trim()) return translate(); // which only clears, so that it removes no later message
+  say("");
   timer = setTimeout(translate, REST);
 }
 
@@ -365,6 +368,7 @@ async function begin() {
     say("");
     restore();
     turned();
+    isReady();
   } catch (error) {
     failed(error, (wait) => (beginning = setTimeout(begin, wait)));
   }
@@ -391,7 +395,6 @@ for (const side of ["source", "target"].filter($)) $(side).addEventListener("cha
 $("swap").addEventListener("click", swap);
 $("api_key")?.addEventListener("change", begin);
 $("clear").addEventListener("click", () => (put(""), text.focus()));
-$("open-text").addEventListener("change", opened);
-$("save").addEventListener("click", save);
-$("copy").addEventListener("click", copy);
+for (const [name, event, act] of [["open-text", "change", opened], ["save", "click", save], ["copy", "click", copy]])
+  $(name).addEventListener(event, (happened) => ready.then(() => act(happened)));
 begin();
