@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.forked import Forked, s2s
 from support.wrong_files import TEXTS, save
 
 from seq2seq import atomic
@@ -41,31 +42,40 @@ def there(shelf, monkeypatch):
     monkeypatch.chdir(shelf)
 
 
-def s2s(typed: list[str], **streams) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "seq2seq", *typed], **streams)
+@pytest.fixture(scope="module")
+def plain(shelf) -> dict[str, str]:
+    """What each of the writers writes to standard output."""
+    found = {}
+    for typed in WRITERS:
+        written, told = (process := s2s(shelf, *typed)).communicate(60)
+        assert process.returncode == 0, told
+        found[typed[0]] = written
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("typed", WRITERS, ids=lambda typed: typed[0])
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/stderr", "/dev/fd/1", "link"])
-def test_a_stream_under_another_name_keeps_what_is_in_its_file(tmp_path, typed, name):
+def test_a_stream_under_another_name_keeps_what_is_in_its_file(shelf, plain, tmp_path, typed, name):
     """The shell appends to a file: a new file in its place would lose the lines that are there."""
     path, file = (tmp_path / "link" if name == "link" else name), tmp_path / "all"
     (tmp_path / "link").symlink_to("/dev/stdout")
-    stream = "stderr" if name == "/dev/stderr" else "stdout"
     with open(file, "w") as all_of_it:
         all_of_it.write("earlier\n")
         all_of_it.flush()
-        other = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: all_of_it}
-        done = s2s([*typed, "-o", str(path)], **other)
-        assert done.returncode == 0, done.stderr
+
+        def redirected() -> int:
+            os.dup2(all_of_it.fileno(), 2 if name == "/dev/stderr" else 1)
+            return main([*typed, "-o", str(path)])
+
+        _, told = (process := Forked(redirected)).communicate(60)
+        assert process.returncode == 0, told
         os.lseek(all_of_it.fileno(), 0, os.SEEK_END)
         all_of_it.write("later\n")
-    plain = s2s(typed, stdout=subprocess.PIPE, stderr=subprocess.PIPE).stdout.decode()
     text = file.read_text()
     assert text.startswith("earlier\n")
     assert text.endswith("later\n")
-    assert plain in text
+    assert plain[typed[0]] in text
 
 
 @pytest.mark.parametrize("typed", PICTURES, ids=lambda typed: typed[0])
