@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.forked import import_modules
 from support.our_models import make_ours
 from support.wrong_files import CONFIG, TEXTS
 
@@ -42,9 +43,12 @@ def place(tmp_path, monkeypatch) -> Path:
     monkeypatch.delenv("S2S_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user-cache"))
     monkeypatch.setattr(Trainer, "time_steps", functools.partialmethod(Trainer.time_steps, most_steps=1))
-    for name, count in (("text", 120), ("valid", 9)):
+    monkeypatch.setattr("seq2seq.tasks.run.FEED_SECONDS", 0.01)
+    import_modules()  # once, and not in every process that starts
+    for name, count in (("text", 40), ("valid", 9)):
         Path(name).write_text("".join(f"{line} {number}\n" for number in range(count) for line in TEXTS))
-    Path("run.yaml").write_text(CONFIG.replace("valid: {source: text, target: text}", "valid: {tsv: valid.tsv}"))
+    config = CONFIG.replace("valid: {source: text, target: text}", "valid: {tsv: valid.tsv}")
+    Path("run.yaml").write_text(config.replace("cpu}", "cpu, precision: float32, batch_tokens: 512}"))
     shared = f"{TEXTS[0]} 0\t{TEXTS[0]} 0\n"  # with the training text, so that there is an overlap to note
     Path("valid.tsv").write_text("en\tde\n" + shared + "".join(f"{line}\t{line} x\n" for line in TEXTS))
     return tmp_path
