@@ -4,11 +4,9 @@ One process for each command, format and engine lives as long as the file's test
 up, line for line, before it is sent anything else.
 """
 
+import contextlib
 import json
-import os
 import queue
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.forked import Piped
 from support.nasty_lines import NASTY
 
 from seq2seq.config.description import ModelDescription
@@ -70,15 +69,10 @@ def models(tmp_path_factory) -> Path:
     return folder
 
 
-def start(kind: str, models: Path, *options: str, errors: int = subprocess.DEVNULL) -> subprocess.Popen:
-    root = str(Path(__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(models / "cache")}
+def start(kind: str, models: Path, *options: str) -> Piped:
     verb, model, *engine = KINDS[kind]
-    command = [sys.executable, "-m", "seq2seq", verb, str(models / model), *engine, *options]
-    return subprocess.Popen(
-        [*command, "--device", "cpu", "--threads", "1"],
-        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-    )  # fmt: skip
+    typed = [verb, str(models / model), *engine, *options, "--device", "cpu", "--threads", "1"]
+    return Piped(*typed, XDG_CACHE_HOME=str(models / "cache"))
 
 
 class Conversation:
@@ -111,7 +105,8 @@ class Conversation:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait()
+        self._ended.wait(SECONDS)
+        self._process.end()
 
     def _listen(self) -> None:
         for line in self._process.stdout:
@@ -205,13 +200,15 @@ def test_the_last_line_needs_no_line_feed(models, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SOME_KINDS)
 def test_a_reader_that_goes_away_ends_it_quietly(models, kind):
-    with start(kind, models, errors=subprocess.PIPE) as process:
-        process.stdin.write(b"one\n")
-        process.stdin.flush()
-        assert process.stdout.readline().endswith(b"\n")
-        process.stdout.close()
+    process = start(kind, models)
+    process.stdin.write(b"one\n")
+    process.stdin.flush()
+    assert process.stdout.readline().endswith(b"\n")
+    process.stdout.close()
+    with contextlib.suppress(BrokenPipeError):
         process.stdin.write(b"two\n" * 500)
         process.stdin.close()
-        assert process.wait(SECONDS) == 0
-        errors = process.stderr.read().splitlines()
-        assert all(b"degenerate" in line or b"engine: " in line for line in errors), errors
+    _, errors = process.communicate(SECONDS)
+    assert process.returncode == 0
+    assert all("degenerate" in line or "engine: " in line for line in errors.splitlines()), errors
+    process.end()

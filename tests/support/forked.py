@@ -1,6 +1,7 @@
 """A process forked from that of the tests, which has everything imported: it starts in milliseconds, and tests that are
 about processes, but not about the start of Python, kill, stop and await it."""
 
+import contextlib
 import importlib
 import logging
 import os
@@ -82,6 +83,38 @@ class Forked:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+class Piped(Forked):
+    """A command between two pipes, as in a shell: `stdin` and `stdout` are the ends of the caller."""
+
+    def __init__(self, *typed: str, **environment: str):
+        (theirs, feeding), (reading, answering) = os.pipe(), os.pipe()
+
+        def work() -> int:
+            os.dup2(theirs, 0)
+            os.dup2(answering, 1)
+            os.closerange(3, 1024)  # an end of a pipe that another process keeps open would never end
+            sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", buffering=1, closefd=False)
+            return typed_in_a_shell(*typed)
+
+        super().__init__(work, **environment)
+        os.close(theirs)
+        os.close(answering)
+        self.stdin, self.stdout = open(feeding, "wb"), open(reading, "rb")
+
+    def wait(self, timeout: float) -> int:
+        """The exit code, when the process has ended."""
+        self.communicate(timeout)
+        return self.returncode
+
+    def end(self) -> None:
+        """Kill the process if it lives, and close the pipes."""
+        self.kill()
+        self.wait(60)
+        self.stdout.close()
+        with contextlib.suppress(BrokenPipeError):  # what it had not read
+            self.stdin.close()
 
 
 def typed_in_a_shell(*typed: str) -> int:
