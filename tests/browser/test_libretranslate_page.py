@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 jinja2 = pytest.importorskip("jinja2")
-from test_page import ARGUMENTS, CHROMIUM, browser, folder, playwright, pytestmark, server  # noqa: E402, F401
+from test_page import ARGUMENTS, CHROMIUM, browser, folder, playwright, pytestmark  # noqa: E402, F401
 
 try:
     PACKAGE = Path(str(distribution("libretranslate").locate_file("libretranslate")))

@@ -27,12 +27,6 @@ TEXT = "one four two! Three nine.\nsix."
 
 
 @pytest.fixture(scope="module")
-def server(folder):  # noqa: F811
-    with serving(folder / "runs" / "toy", "--beam-size", "5") as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS.split())
@@ -46,17 +40,25 @@ class Shown:
     def __init__(self, browser, url, **options):
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
-        self.problems, self.asked = [], []
+        self.problems, self.asked, self.awaited = [], [], set()
         self.page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("request", lambda request: (self.asked.append(request.url), self.awaited.add(request)))
+        for ends in ("requestfinished", "requestfailed"):
+            self.page.on(ends, lambda request: self.awaited.discard(request))
         self.page.goto(url)
 
     def until(self, true, seconds=20):
         deadline = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < deadline, (self.status, self.translation, self.problems)
-            self.page.wait_for_timeout(50)
+            self.page.wait_for_timeout(20)
+
+    def rest(self, milliseconds=100):
+        """Wait until the page waits for no answer, and for this time more, in which it shows what came."""
+        self.until(lambda: not self.awaited)
+        self.page.wait_for_timeout(milliseconds)
+        self.until(lambda: not self.awaited)
 
     def type(self, text):
         self.page.fill("#text", text)
@@ -183,7 +185,7 @@ def test_quick_clicks_open_one_list(shown):
     shown.page.locator(".word").first.dblclick()
     shown.page.locator(".word").nth(1).click()
     shown.until(lambda: shown.page.locator(".choices").count() == 1)
-    shown.page.wait_for_timeout(1000)
+    shown.rest(350)  # a click that closes a list may open another after 300 ms
     assert shown.page.locator(".choices").count() == 1
 
 

@@ -6,11 +6,12 @@ The time of the page stands still where a test decides what comes first. About 6
 import contextlib
 import json
 import shutil
+import time
 
 import pytest
 from support.multilingual_models import make_multilingual
 from support.serving import serving
-from test_page import Shown, browser, choose, folder, playwright, pytestmark, server, shown  # noqa: F401
+from test_page import Shown, browser, choose, folder, playwright, pytestmark, shown  # noqa: F401
 
 REST = 300  # milliseconds between a key and the request, as in page.js
 
@@ -23,9 +24,22 @@ def hold(page, path):
 
 
 def release(page, held):
+    route, ended = held.pop(0), []
+
+    def note(request):
+        ended.append(request)
+
+    for ends in ("requestfinished", "requestfailed"):
+        page.on(ends, note)
     with contextlib.suppress(playwright.Error):  # the page has given it up
-        held.pop(0).continue_()
-    page.wait_for_timeout(500)  # an answer takes far less
+        route.continue_()
+    deadline = time.monotonic() + 20
+    while not (route.request.failure or route.request in ended):
+        assert time.monotonic() < deadline
+        page.wait_for_timeout(20)
+    page.wait_for_timeout(100)  # the page shows at once what came
+    for ends in ("requestfinished", "requestfailed"):
+        page.remove_listener(ends, note)
 
 
 def test_an_answer_to_an_earlier_text_is_not_shown(server, shown):  # noqa: F811
@@ -144,7 +158,7 @@ def test_a_click_just_after_a_choice_opens_its_list(shown):  # noqa: F811
     shown.until(lambda: len(held) == 2)
     release(shown.page, held)
     release(shown.page, held)
-    assert choices.count() > 1
+    shown.until(lambda: choices.count() > 1)
     shown.page.keyboard.press("Escape")
     shown.until(lambda: shown.page.locator(".word").count() > 1)
     assert shown.translation == text
@@ -207,6 +221,7 @@ def test_it_is_tried_again_where_the_page_says_so(browser, server, tmp_path):  #
     opened = Shown(browser, server.url)
     page, asked = opened.page, opened.asked
     opened.type("one four")
+    page.clock.install()
     opened.context.set_offline(True)
     (tmp_path / "a.html").write_text("<p>one")
     for act in (
@@ -216,11 +231,14 @@ def test_it_is_tried_again_where_the_page_says_so(browser, server, tmp_path):  #
     ):
         asked.clear()
         act()
+        page.clock.run_for(REST)
         opened.until(lambda: "does not answer" in opened.status)
         said, count = opened.status, len(asked)
-        page.wait_for_timeout(2500)  # more than the page waits
+        page.clock.run_for(2500)  # more than the page waits
+        opened.rest()
         assert (len(asked) > count) == ("trying again" in said), said
     opened.context.set_offline(False)
+    page.clock.run_for(10_000)
     opened.until(lambda: opened.status.startswith("Done"))
     assert opened.translation == server.translations(["two six"])[0]
     opened.context.close()

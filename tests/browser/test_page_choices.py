@@ -5,7 +5,7 @@ In a real Chromium, skipped where there is none. About 60 s.
 
 import pytest
 from support.serving import serving
-from test_page import Shown, browser, choose, folder, playwright, pytestmark, server, shown  # noqa: F401
+from test_page import Shown, browser, choose, folder, playwright, pytestmark, shown  # noqa: F401
 from test_page_answers import both_ways  # noqa: F401 (a fixture)
 
 from seq2seq.text.glossary import Glossary

@@ -6,7 +6,7 @@ In a real Chromium, skipped where there is none.
 from pathlib import Path
 
 import pytest
-from test_page import Shown, browser, folder, playwright, pytestmark, server, shown  # noqa: F401
+from test_page import Shown, browser, folder, playwright, pytestmark, shown  # noqa: F401
 from test_page_answers import both_ways, hold, release  # noqa: F401
 
 WRONG = {

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from support.serving import serving
-from test_page import Shown, browser, folder, playwright, pytestmark, server, shown  # noqa: F401
+from test_page import Shown, browser, folder, playwright, pytestmark, shown  # noqa: F401
 
 TEXTS = [
     "One. " + " ".join(f"Two three costs 3.{n} nine. Mr. Four sees Dr. Six, e.g. No. {n} of 7." for n in range(8)),

@@ -4,13 +4,12 @@ import json
 import math
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.forked import Piped
 
 from seq2seq import lines as text_lines
 from seq2seq.cli import main
@@ -278,15 +277,15 @@ def test_gold_may_be_jsonl_and_needs_texts(folder, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_pipe_is_answered_line_by_line(folder):
-    command = [sys.executable, "-m", "seq2seq", "classify", str(folder), "--device", "cpu"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        for line in (b"a good film\n", b"\n", b"a dull story\n"):
-            process.stdin.write(line)
-            process.stdin.flush()
-            answer = process.stdout.readline()  # the pipe stays open: this would hang if the answer waited for more
-            assert (answer == b"\n") == (line == b"\n")
-        process.stdin.close()
-        assert process.wait(timeout=30) == 0
+    process = Piped("classify", str(folder), "--device", "cpu")
+    for line in (b"a good film\n", b"\n", b"a dull story\n"):
+        process.stdin.write(line)
+        process.stdin.flush()
+        answer = process.stdout.readline()  # the pipe stays open: this would hang if the answer waited for more
+        assert (answer == b"\n") == (line == b"\n")
+    process.stdin.close()
+    assert process.wait(30) == 0
+    process.end()
 
 
 # -- s2s info, s2s average -------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Standard output carries results alone, whatever is closed; and what `-o` names is whole, packed, and no input."""
 
+import functools
 import gzip
 import itertools
 import os
@@ -17,6 +18,7 @@ from support.forked import import_modules
 from support.wrong_files import TEXTS
 
 from seq2seq.cli import VERBS, main
+from seq2seq.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -78,6 +80,13 @@ FAIL = (
 )  # they say so, and exit 1 or 2
 CLOSINGS = [set(closed) for count in (1, 2, 3) for closed in itertools.combinations(range(3), count)]
 seeds = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _short_measurements(monkeypatch):
+    """A dry run times one step."""
+    monkeypatch.setattr(Trainer, "time_steps", functools.partialmethod(Trainer.time_steps, most_steps=1))
+    monkeypatch.setattr("seq2seq.tasks.run.FEED_SECONDS", 0.01)
 
 
 @pytest.fixture(scope="module")
