@@ -38,6 +38,8 @@ _LINE_LABEL = re.compile(
     r"|(?:!!!|\?\?\?\+?)[ \t]+[\w-]+(?>(?:[ \t]+[\w-]+)*)(?:[ \t]+\"[^\"\n]*\")?[ \t]*(?=\n|\Z)"
     r"|\{:[^{}\n]*\}[ \t]*(?=\n|\Z)"
 )
+# Characters with which constructs that `extension` reads begin.
+EXTENSION_BEGINS = "[*!?{$\\"
 _LINE_BEGIN = re.compile(r"(?:\A|\n)[ \t]*\Z")
 MOST_INDENT = 40
 _ATTRIBUTE = r"""(?:[.#][A-Za-z][\w:.-]*+|[\w:-]++=(?:"[^"\n]*"|'[^'\n]*'|[^\s"'{}]++))"""

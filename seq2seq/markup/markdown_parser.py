@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt, rules_inline
@@ -13,7 +13,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from seq2seq.markup.html import lexemes
-from seq2seq.markup.markdown_extensions import ATTRIBUTES, add_extensions, extension
+from seq2seq.markup.markdown_extensions import ATTRIBUTES, EXTENSION_BEGINS, add_extensions, extension
 from seq2seq.markup.tags import copied, ends
 
 # Brackets, and what may hide some from the parser.
@@ -23,6 +23,8 @@ LONGEST_NESTING = 100
 MOST_BRACKETS = 32
 # Types of the tokens of elements that are copied, by their roles (`tags.copied`).
 _COPIED = {"block": "cut", "point": "point", "word": "piece"}
+
+_Rule = Callable[[StateInline, bool], bool]
 
 
 class Mark(NamedTuple):
@@ -87,20 +89,20 @@ def parser() -> MarkdownIt:
     add_extensions(parser)
     parser.inline.ruler.before("text", "extension", extension)
     parser.inline.ruler.after("link", "span", _span)
-    for name, rule in (
-        ("extension", extension),
-        ("newline", rules_inline.newline),
-        ("escape", rules_inline.escape),
-        ("backticks", rules_inline.backtick),
-        ("strikethrough", rules_inline.strikethrough.tokenize),
-        ("emphasis", rules_inline.emphasis.tokenize),
-        ("link", rules_inline.link),
-        ("span", _span),
-        ("image", rules_inline.image),
-        ("autolink", rules_inline.autolink),
-        ("html_inline", rules_inline.html_inline),
+    for name, rule, first in (
+        ("extension", extension, EXTENSION_BEGINS),
+        ("newline", rules_inline.newline, "\n"),
+        ("escape", rules_inline.escape, "\\"),
+        ("backticks", rules_inline.backtick, "`"),
+        ("strikethrough", rules_inline.strikethrough.tokenize, "~"),
+        ("emphasis", rules_inline.emphasis.tokenize, "*_"),
+        ("link", rules_inline.link, "["),
+        ("span", _span, "[^"),
+        ("image", rules_inline.image, "!"),
+        ("autolink", rules_inline.autolink, "<"),
+        ("html_inline", rules_inline.html_inline, "<"),
     ):
-        parser.inline.ruler.at(name, partial(_noting, rule, name))
+        parser.inline.ruler.at(name, _noting(rule, name, first))
     return parser
 
 
@@ -126,7 +128,17 @@ def _span(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _noting(rule: Callable[[StateInline, bool], bool], name: str, state: StateInline, silent: bool) -> bool:
+def _noting(rule: _Rule, name: str, first: str) -> _Rule:
+    """Return an inline rule that records its marks, and that is run at the characters `first` alone, where it can
+    begin: the parser tries all rules at each place."""
+
+    def noting(state: StateInline, silent: bool) -> bool:
+        return state.src[state.pos] in first and _run(rule, name, state, silent)
+
+    return noting
+
+
+def _run(rule: _Rule, name: str, state: StateInline, silent: bool) -> bool:
     """Run an inline rule of the parser, and record the marks that it makes.
 
     A rule moves `state.pos` over the source of its tokens and appends them to `state.tokens`; `_noted` derives their

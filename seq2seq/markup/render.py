@@ -202,6 +202,9 @@ class _Writer:
             space: text of the gap.
             points: nodes without words in this gap, in the order of the source, each with the tags around it.
         """
+        if not points and not before and not after:
+            self._text(space)
+            return
         shared = _shared(before, after)
         left, right = _sides(before, after, points)
         for depth in range(len(before), shared - 1, -1):

@@ -297,6 +297,8 @@ class _Filled:
         """Return the answer with pieces at the spans `found`; None if their number is not that of the pieces, or they
         overlap."""
         text = _without_objects(translated)
+        if not self._spans:
+            return replace(translated, text=text)
         if len(found) < len(self._spans):
             return None
         places = sorted((span, number) for number, span in enumerate(found))
