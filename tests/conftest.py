@@ -1,6 +1,7 @@
 """What several test files share: a neutral environment, deterministic torch, a run that was trained once, and where the
 optional real corpora are."""
 
+import gc
 import os
 import shutil
 import signal
@@ -32,6 +33,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):  # nohup has it ignored
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_finish():
+    """Objects of modules and of collected tests live as long as the process, so that looking for garbage among them
+    takes time and finds none."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
