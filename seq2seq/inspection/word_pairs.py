@@ -75,8 +75,9 @@ class WordPairs:
         if best is not None and best._distance <= LEAST_DISTANCE:
             half = min(size // 2, WINDOW)
             parts = product((0, size - half), (0, *_offsets(difference)))
-            candidates = [_learn(source, target, first, first + half, offset) for first, offset in parts]
-            best = max(filter(None, candidates), key=lambda pairs: pairs._distance, default=best)
+            candidates = [_counted(source, target, first, first + half, offset) for first, offset in parts]
+            chosen = max(filter(None, candidates), key=lambda counts: _distance(*counts.statistics()), default=None)
+            best = chosen.word_pairs() if chosen else best
         return best if best is not None and best._distance > LEAST_DISTANCE else None
 
     @staticmethod
@@ -88,7 +89,7 @@ class WordPairs:
 
     @property
     def _distance(self) -> float:
-        return (self.usual - self.chance) / self.spread
+        return _distance(self.usual, self.chance, self.spread)
 
     @property
     def _middle(self) -> float:
@@ -101,13 +102,13 @@ class WordPairs:
         lines may be in the sample.
         """
         ratios = self.ratios_without if is_learned else self.ratios
-        scores = _scores(ratios, _table_indices(source), _table_indices(target))
+        scores = _scores_by(ratios, _table_indices(source), _table_indices(target))
         against = self._distance / self.spread * (self._middle - scores)
         return np.clip(against, -LARGEST_EVIDENCE, LARGEST_EVIDENCE).astype(np.float32)
 
     def fit(self, source: Texts, target: Texts) -> float:
         """Return how much better these lines fit than half way between pairs and lines that are not pairs."""
-        return float(_scores(self.ratios, _table_indices(source), _table_indices(target)).mean()) - self._middle
+        return float(_scores_by(self.ratios, _table_indices(source), _table_indices(target)).mean()) - self._middle
 
 
 def find_shifts(
@@ -162,32 +163,76 @@ def _runs(misfits: np.ndarray) -> Iterator[tuple[int, int]]:
         rest[begin:end] = -LARGEST_EVIDENCE
 
 
+def _distance(usual: float, chance: float, spread: float) -> float:
+    return (usual - chance) / spread
+
+
 def _learn(source: np.ndarray, target: np.ndarray, start: int, stop: int, offset: int) -> WordPairs | None:
     """Return word pairs learned from source lines `start` to `stop` and target lines `offset` further.
 
     The lines are rows of table indices; None if there are fewer than LEAST_SAMPLE.
     """
+    counts = _counted(source, target, start, stop, offset)
+    return counts.word_pairs() if counts else None
+
+
+def _counted(source: np.ndarray, target: np.ndarray, start: int, stop: int, offset: int) -> "_Counts | None":
+    """Return the counts of the words in lines, as `_learn` takes them."""
     start, stop = max(start, -offset), min(stop, len(target) - offset)
-    size, is_whole = stop - start, stop - start == len(target)
-    if size < LEAST_SAMPLE:
+    if stop - start < LEAST_SAMPLE:
         return None
-    source, target = source[start:stop], target[start + offset : stop + offset]
-    width = TABLE_SIZE + 1
-    pairs = source[:, :, None] * width + target[:, None, :]
-    together = np.bincount(pairs.ravel(), minlength=width**2).reshape(width, width).astype(np.float32)
-    alone, expected = (np.bincount(side.ravel(), minlength=width).astype(np.float32) for side in (source, target))
-    expected = (expected + 0.5) / size
-    both = []
-    for left_out in (0, 1):
-        ratios = (np.maximum(together - left_out, 0) + PRIOR * expected) / (
-            (np.maximum(alone - left_out, 0)[:, None] + PRIOR) * expected
+    return _Counts(source[start:stop], target[start + offset : stop + offset], stop - start == len(target))
+
+
+class _Counts:
+    """How often words occur in the lines of a sample, alone and opposite each other."""
+
+    def __init__(self, source: np.ndarray, target: np.ndarray, is_whole: bool):
+        self._source, self._target, self._is_whole = source, target, is_whole
+        width = TABLE_SIZE + 1
+        pairs = source[:, :, None] * width + target[:, None, :]
+        self._together = np.bincount(pairs.ravel(), minlength=width**2).reshape(width, width)
+        self._alone, expected = (
+            np.bincount(side.ravel(), minlength=width).astype(np.float32) for side in (source, target)
         )
-        ratios[PAD] = 0
-        both.append(ratios)
-    scores = _scores(both[1], source, target)
-    others = _scores(both[0], source, np.roll(target, -1, axis=0))
+        self._expected = (expected + 0.5) / len(source)
+
+    def word_pairs(self) -> WordPairs:
+        """Return the ratios of all words, with the statistics of the sample."""
+        together, alone = self._together.astype(np.float32), self._alone[:, None]
+        both = [_ratios(together, alone, self._expected, left_out) for left_out in (0, 1)]
+        for ratios in both:
+            ratios[PAD] = 0
+        source, target = self._source, self._target
+        scores = _scores_by(both[1], source, target), _scores_by(both[0], source, np.roll(target, -1, axis=0))
+        return WordPairs(both[0], both[self._is_whole], *_statistics(*scores))
+
+    def statistics(self) -> tuple[float, float, float]:
+        """Return the statistics of the sample, from the ratios of the words that are opposite each other alone, which
+        are fewer in a small sample than those of all words."""
+        scores = self._scores(self._target, 1), self._scores(np.roll(self._target, -1, axis=0), 0)
+        return _statistics(*scores)
+
+    def _scores(self, target: np.ndarray, left_out: int) -> np.ndarray:
+        """Return the scores of the source lines with these target lines."""
+        source = self._source
+        together = self._together[source[:, :, None], target[:, None, :]].astype(np.float32)
+        ratios = _ratios(together, self._alone[source][:, :, None], self._expected[target][:, None, :], left_out)
+        ratios[source == PAD] = 0
+        return _scores(ratios, source, target)
+
+
+def _ratios(together: np.ndarray, alone: np.ndarray, expected: np.ndarray, left_out: int) -> np.ndarray:
+    """Return the ratios of pairs of words from their counts, without `left_out` occurrences of each pair."""
+    return (np.maximum(together - left_out, 0) + PRIOR * expected) / (
+        (np.maximum(alone - left_out, 0) + PRIOR) * expected
+    )
+
+
+def _statistics(scores: np.ndarray, others: np.ndarray) -> tuple[float, float, float]:
+    """Return the means of the scores of pairs and of other lines, and the standard deviation of both."""
     spread = float(np.sqrt((scores.var() + others.var()) / 2)) or 1.0  # without spread, the distance is 0 too
-    return WordPairs(both[0], both[is_whole], float(scores.mean()), float(others.mean()), spread)
+    return float(scores.mean()), float(others.mean()), spread
 
 
 def _table_indices(lines: Texts) -> np.ndarray:
@@ -211,9 +256,15 @@ def _table_indices(lines: Texts) -> np.ndarray:
     return table
 
 
+def _scores_by(table: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return the scores of lines by the ratios of all words."""
+    return _scores(table[source[:, :, None], target[:, None, :]], source, target)
+
+
 def _scores(ratios: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return how well the words of each source line explain those of its target line, (N,)."""
+    """Return how well the words of each source line explain those of its target line, (N,), by the ratios of their
+    words, (N, MOST_WORDS, MOST_WORDS)."""
     counts = (source < PAD).sum(axis=1, keepdims=True)  # (N, 1)
-    means = ratios[source[:, :, None], target[:, None, :]].sum(axis=1) / np.maximum(counts, 1)  # (N, MOST_WORDS)
+    means = ratios.sum(axis=1) / np.maximum(counts, 1)  # (N, MOST_WORDS)
     gains = np.clip(np.log(np.maximum(means, 1e-3)), -1.0, LARGEST_GAIN)
     return (gains * ((target < PAD) & (counts > 0))).sum(axis=1)
