@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from seq2seq.training.adamw import AdamW, Optimizer
+
 # Lower than the usual 0.95, which learns more slowly in the first few hundred steps (on Multi30k).
 MOMENTUM = 0.9
 # The root mean square of an update, so that one learning rate suits these matrices and AdamW's weights (Liu et al.
@@ -22,7 +24,7 @@ POLYNOMIALS = ((8.0934, -23.6204, 17.4462), (3.6366, -2.7219, 0.5365), (2.6613, 
 LONG = 2
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(Optimizer):
     """The optimiser of Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"."""
 
     _step_supports_amp_scaling = True  # like fused AdamW, `found_inf` skips a step on the device
@@ -30,7 +32,7 @@ class Muon(torch.optim.Optimizer):
     def __init__(
         self,
         matrices: Mapping[nn.Parameter, int],
-        adamw: torch.optim.AdamW,
+        adamw: AdamW,
         weight_decay: float,
         dtype: torch.dtype = torch.float32,
     ):

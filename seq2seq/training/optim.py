@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config.schema import TrainingConfig
+from seq2seq.training.adamw import AdamW
 
 
 def learning_rate(step: int, progress: float, config: TrainingConfig) -> float:
@@ -55,7 +56,7 @@ def build_optimizer(
         if parameter not in hidden:
             (decayed if parameter in matrices else free).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": free, "weight_decay": 0.0}]
-    adamw = torch.optim.AdamW(
+    adamw = AdamW(
         [group for group in groups if group["params"]] or groups[:1],
         lr=config.learning_rate,
         betas=config.betas,

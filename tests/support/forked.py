@@ -17,11 +17,11 @@ from typing import Any
 
 from seq2seq.cli import main
 
-# What commands import when they need it. AdamW imports torch._dynamo.
+# What commands import when they need it.
 MODULES = (
     "matplotlib.backends.backend_agg", "matplotlib.figure", "matplotlib.font_manager", "sacrebleu",
     "seq2seq.inference.translator", "seq2seq.tasks.run", "seq2seq.tasks.translation", "seq2seq.workflows.convert",
-    "torch._dynamo", "torch.utils.tensorboard",
+    "torch.utils.tensorboard",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from support.launches import Launches, as_on_a_gpu
 
 from seq2seq.model import transformer
 from seq2seq.model.attention import key_bias
+from seq2seq.training import optim
 
 # Of the gradient and of the update, without compiled layers and loss. They may only be lowered.
 MOST = {"adamw": (1046, 20), "muon": (1046, 184)}
@@ -46,7 +47,7 @@ def test_what_waits_for_a_gpu_is_counted():
 def test_a_step_runs_without_numbers(monkeypatch, optimizer):
     """On the meta device every read of a number raises, and so does a tensor that was left on the CPU."""
     # fused AdamW has no kernel there, and autocast does not know it
-    monkeypatch.setattr(torch.optim, "AdamW", lambda groups, lr, **_: torch.optim.RMSprop(groups, lr, foreach=True))
+    monkeypatch.setattr(optim, "AdamW", lambda groups, lr, **_: torch.optim.RMSprop(groups, lr, foreach=True))
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())
     step, module = make_step(device=torch.device("meta"), optimizer=optimizer)
     sums = step.compute_gradient([BATCH], BATCH.num_targets)

@@ -1,11 +1,14 @@
 """The optimiser: schedules are pure and continuous, decay spares what it should, the average is one."""
 
 import copy
+import inspect
 import itertools
 import math
+import sys
 
 import pytest
 import torch
+from support.gradient_steps import BATCH, make_step
 from torch import nn
 
 from seq2seq.config.schema import ModelConfig, TrainingConfig
@@ -253,3 +256,17 @@ def test_muon_in_sixteen_bits_keeps_small_gradients_and_skips_steps(dtype):
         if f"{name}.momentum" in optimizer_tensors(model, optimizer):
             moved = (parameter.detach() - before[name]).square().mean().sqrt().item()
             assert 0.5 < moved / (0.2 * 0.01) < 1.3, name
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_imports_no_compiler(name, monkeypatch):
+    """It takes as long as importing torch."""
+    for method in ("add_param_group", "zero_grad"):  # torch keeps what it asked the compiler for
+        imported = inspect.unwrap(getattr(torch.optim.Optimizer, method))
+        monkeypatch.delattr(imported, "__dynamo_disable", raising=False)
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # an import raises
+    with pytest.raises(ImportError):
+        torch.optim.AdamW([nn.Parameter(torch.ones(2))])
+    step, _ = make_step(optimizer=name)
+    step.compute_gradient([BATCH], BATCH.num_targets)
+    step.update(1e-3)

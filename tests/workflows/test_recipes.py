@@ -12,9 +12,10 @@ from support.cluster import command_settings
 from support.number_words import WORDS, sentences
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-SHORT = ["model.preset=tiny", "training.max_steps=25", "training.max_epochs=null", "training.batch_tokens=256",
-         "training.log_every=1"]  # fmt: skip
-SETS = {"train": 300, "val": 20, "test_2016_flickr": 5, "test_2017_flickr": 5}
+SHORT = ["model.preset=tiny", "model.d_model=32", "model.d_ff=64", "model.num_encoder_layers=1",
+         "model.num_decoder_layers=1", "model.max_length=32", "training.max_steps=25", "training.max_epochs=null",
+         "training.batch_tokens=256", "training.log_every=1"]  # fmt: skip
+SETS = {"train": 60, "val": 5, "test_2016_flickr": 5, "test_2017_flickr": 5}
 
 
 @pytest.mark.slow
@@ -37,7 +38,7 @@ def test_one_command_file_makes_the_model_that_learns_from_an_ensemble(tmp_path)
     while not (tmp_path / "runs/en-de-2/metrics.jsonl").exists():
         assert time.monotonic() < deadline
         assert begun.poll() is None, begun.stderr.read().decode()
-        time.sleep(0.1)
+        time.sleep(0.02)
     (training,) = Path(f"/proc/{begun.pid}/task/{begun.pid}/children").read_text().split()
     os.kill(int(training), signal.SIGTERM)  # the training alone
     said = begun.communicate()[1].decode()
