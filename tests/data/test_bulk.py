@@ -46,7 +46,7 @@ if __name__ == "__main__":
 def folder(tmp_path):
     make_ours(tmp_path / "model", ending=0.5)
     words = " ".join(SOURCE).split()
-    lines = [" ".join(words[place % 20 : place % 20 + 1 + place % 6]) for place in range(70)]
+    lines = [" ".join(words[place % 20 : place % 20 + 1 + place % 6]) for place in range(50)]
     (tmp_path / "big.en").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -69,21 +69,23 @@ def expected(folder):
 
 
 def test_shards_in_parallel_processes_are_the_whole(folder):
+    alone = expected(folder)  # which converts the model
     done = subprocess.run(
         ["sh", "-euc", SHARDS], cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
-    assert len(list(folder.glob("shard.*.de"))) == 4
-    assert (folder / "big.de").read_text(encoding="utf-8").split("\n")[:-1] == expected(folder)
+    assert len(list(folder.glob("shard.*.de"))) == 3
+    assert (folder / "big.de").read_text(encoding="utf-8").split("\n")[:-1] == alone
 
 
 def test_a_dataset_is_translated_by_a_map_in_parallel_processes(folder):
     import json
 
+    alone = expected(folder)
     (folder / "bulk.py").write_text(MAP)
     done = subprocess.run(
         [sys.executable, "bulk.py"], cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (folder / "big.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [row["de"] for row in rows] == expected(folder)
+    assert [row["de"] for row in rows] == alone

@@ -245,10 +245,10 @@ def many_sentences(model, count, most_words=16):
 @pytest.mark.parametrize("quantization", ["float32", "int8"])
 @pytest.mark.parametrize("values", [dict(beam_size=1), dict(beam_size=4, n_best=3)], ids=["greedy", "beam"])
 def test_each_of_thousands_of_sentences_is_translated_as_if_alone(long_winded, values, quantization, tmp_path):
-    """6,000 sentences of a plain folder, whose limits are so tight that many end after their own; 2,000 in int8."""
+    """2,000 sentences of a plain folder, whose limits are so tight that many end after their own; 1,000 in int8."""
     search = SearchConfig(max_length_ratio=0.7, max_length_offset=2, min_length=1, batch_tokens=2000, **values)
     engine = converted_engine(long_winded, tmp_path / "export", quantization=quantization)
-    asked = many_sentences(long_winded, 6_000 if quantization == "float32" else 2_000)
+    asked = many_sentences(long_winded, 2_000 if quantization == "float32" else 1_000)
     together = engine.translate(asked, search)
     for sentence, hypotheses in zip(asked, together, strict=True):
         assert len(hypotheses) == search.n_best
@@ -290,12 +290,12 @@ def test_only_a_beam_search_groups_by_limits(ours, tmp_path, beam_size, fewest):
 
 @pytest.mark.slow
 def test_no_caption_is_lost(real_data, tmp_path):
-    """1,000 captions, greedy and with a beam, through the folder alone of a model that knows them."""
+    """250 captions, greedy and with a beam, through the folder alone of a model that knows them."""
     model = Path(real_data).parent / "models" / "marian-multi30k-small"
     if not model.is_dir():
         pytest.skip(f"needs {model.name} beside the data")
     export_ctranslate2(model, tmp_path / "int8", "int8", Probe())
-    lines = list(itertools.islice(read_lines(real_data / "multi30k" / "train.en.gz"), 1_000))
+    lines = list(itertools.islice(read_lines(real_data / "multi30k" / "train.en.gz"), 250))
     for search in (dict(beam_size=1), dict(beam_size=2)):
         found = Translator.load(tmp_path / "int8", **search).translate(lines)
         assert all(one.text and math.isfinite(one.score) for one in found)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +9,7 @@ import ctranslate2
 import pytest
 from support.converted import converted_engine, sentences
 from support.foreign_models import SOURCE
+from support.forked import Forked
 from support.our_models import make_ours
 
 from seq2seq.config.ranges import QUANTIZATIONS
@@ -196,18 +195,15 @@ def test_a_cache_that_cannot_be_written_is_a_warning_or_an_error(ours, tmp_path,
 @pytest.mark.slow
 def test_processes_that_start_together_convert_once(tmp_path):
     """Some find the model that was there before, some its successor: each gets what it asked for."""
-    code = (
-        "import sys, seq2seq.interop.ctranslate2_export as export\n"
-        "real = export.write_ctranslate2\n"
-        "export.write_ctranslate2 = lambda *a: (print('converted'), real(*a))\n"
-        "from seq2seq import Translator\n"
-        "print(Translator.load(sys.argv[1], threads=1).translate(['a word'])[0].text)"
-    )
     make_ours(tmp_path / "ours", **FREE)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", code, str(tmp_path / "ours")]
-    running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    said = [process.communicate()[0].splitlines() for process in running]
+
+    def translate() -> None:
+        real = export.write_ctranslate2
+        export.write_ctranslate2 = lambda *given: (print("converted"), real(*given))
+        print(Translator.load(tmp_path / "ours", threads=1).translate(["a word"])[0].text)
+
+    running = [Forked(translate) for _ in range(4)]
+    said = [process.communicate(300)[0].splitlines() for process in running]
     assert [process.returncode for process in running] == [0] * 4
     assert sum("converted" in lines for lines in said) == 1
     assert len({lines[-1] for lines in said}) == 1

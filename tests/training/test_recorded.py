@@ -315,8 +315,9 @@ def test_a_recorded_run_learns_and_continues(tmp_path, monkeypatch):
     monkeypatch.setattr(recorded, "CudaGraphs", lambda: tapes)
     monkeypatch.setattr(machine, "check_record", lambda *_: None)
     monkeypatch.chdir(corpus(tmp_path / "toy"))
-    changes = ["training.record=true", "training.r_drop=0", "training.precision=float32", "training.max_steps="]
-    for limit in (60, 120):
+    changes = ["training.record=true", "training.r_drop=0", "training.precision=float32", "training.validate_every=10",
+               "training.max_steps="]  # fmt: skip
+    for limit in (35, 70):
         given = [*changes[:-1], f"{changes[-1]}{limit}"]
         assert main(["train", "toy.yaml", *(word for change in given for word in ("--set", change))]) == 0
         assert sum(tape.replays for tape in tapes.made) > 20
@@ -345,18 +346,18 @@ def test_a_run_keeps_its_batches_when_it_is_recorded_no_more_or_only_now(first, 
 
     def train_to(limit, folder, record):
         tapes.made.clear()
-        settings = ["precision=float32", "r_drop=0", "log_every=4", "validate_every=20", "max_steps=" + str(limit)]
+        settings = ["precision=float32", "r_drop=0", "log_every=2", "validate_every=10", "max_steps=" + str(limit)]
         given = [f"training.{setting}" for setting in (*settings, f"record={str(record).lower()}")]
         # recorded and ordinary steps draw other numbers
         given += ["model.dropout=0", "model.attention_dropout=0", "model.word_dropout=0"]
         assert main(["train", "toy.yaml", "--run-dir", folder, *(w for each in given for w in ("--set", each))]) == 0
         return sum(tape.replays for tape in tapes.made)
 
-    assert (train_to(80, "whole", first) > 20) == first
-    assert (train_to(40, "moved", first) > 20) == first
+    assert (train_to(40, "whole", first) > 20) == first
+    assert (train_to(20, "moved", first) > 20) == first
     begun = json.loads(Path("moved/identity.json").read_text())
     assert begun["fixed_shapes"] == first
-    assert not train_to(80, "moved", not first)  # steps are ordinary both ways
+    assert not train_to(40, "moved", not first)  # steps are ordinary both ways
     (places, losses), moved = progress_of("whole"), progress_of("moved")
     assert len(places) == 20
     assert moved[0] == places

@@ -32,7 +32,7 @@ from seq2seq.training.weights import Weights
 
 pytestmark = pytest.mark.slow
 
-STEPS = 20
+STEPS = 8
 # The gradient of a key's bias is zero but for rounding, which Adam would blow up with a small epsilon.
 CONFIG = TrainingConfig(learning_rate=1e-2, clip_norm=0.5, epsilon=1e-4, shard=True)
 MODEL = ModelConfig(preset="tiny", d_model=32, num_heads=2, d_ff=48, dropout=0.0)
@@ -120,7 +120,7 @@ def rank_of_two(rank, port, folder):
 
 
 def test_two_ranks_with_a_share_each_equal_one_process(tmp_path):
-    """Over 20 steps of uneven batches, through a checkpoint in their middle, and in what a beam finds: 1e-5.
+    """Over 8 steps of uneven batches, through a checkpoint in their middle, and in what a beam finds: 1e-5.
 
     The shards' layers are compiled, but for the code that is generated on a GPU.
     """

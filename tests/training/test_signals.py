@@ -1,14 +1,15 @@
 """Ctrl-C, SIGTERM, SIGHUP: acknowledged at once, nothing lost, and a run that continues ends as if not stopped."""
 
 import contextlib
-import hashlib
 import logging
 import os
 import pty
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -140,13 +141,15 @@ def test_the_answer_names_the_work_that_the_signal_meets(tmp_path):
 
 
 def busy(seconds):
-    """A loss that computes in C, where no Python code of the main thread runs."""
-    begun = time.monotonic()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000)
-    rounds = int(200_000 * seconds / (time.monotonic() - begun))
+    """A loss that waits in C, for a lock of SQLite, where no Python code of the main thread runs."""
+    folder = tempfile.TemporaryDirectory()
+    holder, waiting = (sqlite3.connect(f"{folder.name}/locked", timeout=seconds) for _ in range(2))
+    holder.execute("BEGIN EXCLUSIVE")
 
     def compute(module, batch):
-        hashlib.pbkdf2_hmac("sha256", b"", b"", rounds)
+        assert holder.in_transaction, folder
+        with contextlib.suppress(sqlite3.OperationalError):  # locked: the wait is over
+            waiting.execute("BEGIN EXCLUSIVE")
         return toy_loss(module, batch)
 
     return compute

@@ -16,8 +16,8 @@ from support.whole_runs import corpus, differences
 from seq2seq import runtime
 from seq2seq.tasks import task
 
-STEPS = ("--set", "training.max_steps=49")
-FEW_STEPS = ("--set", "training.max_steps=8")
+STEPS = ("--set", "training.max_steps=35")
+FEW_STEPS = ("--set", "training.max_steps=2")
 # The command in a new interpreter, which imports what the command imports, and no earlier than it.
 THEN_THREADS = """
 import os, sys
@@ -72,7 +72,7 @@ def test_killed_ranks_are_started_again_from_the_last_checkpoint(tmp_path):
     assert [code for code, _, _ in ended] == [0, 0], ended
     process = torchrun(killed, "-m", "seq2seq", "train", "toy.yaml", *STEPS)
     run = killed / "runs" / "toy"
-    for step, rank in ((7, 1), (28, 0)):
+    for step, rank in ((7, 1), (14, 0)):
         kill_after(step, rank, process, run)
     errors = process.communicate(timeout=600)[1]
     assert process.returncode == 0, errors
