@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import ctranslate2
