@@ -56,11 +56,10 @@ def _own_cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _few_pictures(pytestconfig):
-    """Toy runs of the quick tests draw no curves, which takes a quarter of their time; `curves` and slow tests do."""
+def _few_pictures():
+    """Toy runs draw no curves, which takes a quarter of their time; with `curves`, and as commands, they do."""
     with pytest.MonkeyPatch.context() as patch:
-        if "not slow" in pytestconfig.option.markexpr:
-            patch.setattr(_Run, "draw_curves", lambda run: None)
+        patch.setattr(_Run, "draw_curves", lambda run: None)
         yield
 
 

@@ -1,10 +1,11 @@
 """`s2s train` on a disk that fills up: one line, nothing lost, and with room again it ends in the same bits.
 
-The disk is a small one of its own where the system lets an ordinary user mount one in a namespace; this file is then
-the program that runs there. A limit on the size of files, which any system has, stands for it elsewhere.
+The disk is a small one of its own where the system lets an ordinary user mount one in a namespace, which a forked
+process enters. A limit on the size of files, which any system has, stands for it elsewhere.
 """
 
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -22,13 +23,15 @@ from seq2seq.store.model_folder import load_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="mounts and limits of Linux")]
 
-NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
+NEW_MOUNTS_AND_USERS = 0x00020000 | 0x10000000  # CLONE_NEWNS | CLONE_NEWUSER
 MOUNT = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs"]
+NO_MOUNT = 77
 PAGE = 4096
+SHORT = ("max_steps=24", "validate_every=6", "checkpoint_every=4", "warmup_steps=5")
 
 
 def start(folder: Path) -> Forked:
-    return s2s(folder, "train", "toy.yaml", "--set", "training.max_steps=60")
+    return s2s(folder, "train", "toy.yaml", *(part for one in SHORT for part in ("--set", f"training.{one}")))
 
 
 def finish(process: Forked) -> tuple[int, list[str]]:
@@ -115,14 +118,26 @@ def whole(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("pages", [0, 1, 40])
 def test_a_disk_that_fills_up_costs_nothing(whole, tmp_path, pages):
     folder = corpus(tmp_path / "short")
-    (folder / "runs").mkdir()
-    if subprocess.run([*NAMESPACE, *MOUNT, str(folder / "runs")], capture_output=True).returncode:
+    process = Forked(lambda: on_a_small_disk(folder, whole, pages * PAGE))
+    _, err = process.communicate(timeout=900)
+    if process.returncode == NO_MOUNT:
         pytest.skip("this system lets nobody mount a disk of their own")
-    command = [*NAMESPACE, sys.executable, __file__, str(folder), str(whole), str(pages * PAGE)]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"}, stderr=-1
-    )
-    assert done.returncode == 0, done.stderr.decode()
+    assert process.returncode == 0, err
+
+
+def on_a_small_disk(folder: Path, whole: Path, room: int) -> int:
+    """Mount a disk under `runs/` that this process and its children alone have, and let its room end."""
+    user, group, runs = os.getuid(), os.getgid(), folder / "runs"
+    if ctypes.CDLL(None).unshare(NEW_MOUNTS_AND_USERS):
+        return NO_MOUNT
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    runs.mkdir()
+    if subprocess.run([*MOUNT, str(runs)], capture_output=True).returncode:
+        return NO_MOUNT
+    run_out_of_room(folder, whole, SmallDisk(room))
+    return 0
 
 
 def test_a_limit_on_the_size_of_files_costs_nothing(whole, tmp_path):
@@ -150,8 +165,3 @@ threading.Thread(target=lambda: 1 / 0).start()  # the errors of other threads ar
     assert done.stdout == "told\n", done.stderr
     assert done.stderr.count("Traceback") == 1
     assert "ZeroDivisionError" in done.stderr
-
-
-if __name__ == "__main__":
-    subprocess.run([*MOUNT, str(Path(sys.argv[1]) / "runs")], check=True)
-    run_out_of_room(Path(sys.argv[1]), Path(sys.argv[2]), SmallDisk(int(sys.argv[3])))

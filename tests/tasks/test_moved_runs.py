@@ -106,7 +106,6 @@ def test_other_settings_of_a_source_and_paths_without_a_fingerprint_still_count(
 
 @pytest.mark.slow
 def test_a_run_in_a_project_that_was_moved_goes_on(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr("seq2seq.plots.learning_curves", lambda *_, **__: None)
     monkeypatch.delenv("S2S_DATA", raising=False)
     (tmp_path / "old").mkdir()
     monkeypatch.chdir(tmp_path / "old")

@@ -53,7 +53,6 @@ def shelf(tmp_path_factory) -> Path:
     """A folder with a corpus, a model in `runs/base`, and runs that started from it and were stopped at each moment."""
     folder = tmp_path_factory.mktemp("identity")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq.plots.learning_curves", lambda *_, **__: None)
         patch.chdir(folder)
         patch.delenv("S2S_DATA", raising=False)
         write_all()
@@ -81,7 +80,6 @@ def shelf(tmp_path_factory) -> Path:
 def run(shelf, monkeypatch):
     """Puts the run that was stopped at a moment into `runs/toy`; everything else is as it was then."""
     monkeypatch.chdir(shelf)
-    monkeypatch.setattr("seq2seq.plots.learning_curves", lambda *_, **__: None)  # they take longer than training
     monkeypatch.delenv("S2S_DATA", raising=False)
     write_all()
     shutil.rmtree("runs/base")

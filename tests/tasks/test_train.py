@@ -4,13 +4,12 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from support.forked import s2s
 from support.number_words import CONFIG, WORDS, sentences
 from support.ranks import finish, start_work
 
@@ -254,44 +253,35 @@ def test_a_label_that_training_never_saw_is_named(reviews, capfd):
     assert "'7'" in capfd.readouterr().err
 
 
-def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1", **variables}
-    return subprocess.Popen(
-        [sys.executable, "-m", "seq2seq", "train", "toy.yaml", *arguments],
-        cwd=folder, env=environment, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_the_same_command_goes_on(folder, number):
-    process = start(folder, "--set", "training.max_steps=100000")
+    process = s2s(folder, "train", "toy.yaml", "--set", "training.max_steps=100000")
     deadline = time.monotonic() + 120
     while not list(folder.glob("runs/toy/checkpoints/step_*")) and time.monotonic() < deadline:
-        time.sleep(0.1)
+        time.sleep(0.01)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "Run the same command to continue." in err
     steps = sorted(int(path.name.removeprefix("step_")) for path in folder.glob("runs/toy/checkpoints/step_*"))
-    again = start(folder, "--set", f"training.max_steps={steps[-1] + 1}")
+    again = s2s(folder, "train", "toy.yaml", "--set", f"training.max_steps={steps[-1] + 1}")
     _, err = again.communicate(timeout=120)
     assert again.returncode == 0
     assert f"continuing from step {steps[-1]}" in err.replace(",", "")
 
 
 @pytest.mark.slow
-def test_torchrun_trains_on_two_processes(folder):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    result = subprocess.run(
-        [*torchrun, "-m", "seq2seq", "train", "toy.yaml"],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    assert "2 ranks" in result.stderr
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_two_ranks_train_one_run(folder):
+    """The processes that torchrun starts; `training/test_torchrun.py` has torchrun itself."""
+    trained = finish(start_work(lambda: main(["train", "toy.yaml"]), 2, folder))
+    said = "".join(errors for _, _, errors in trained)
+    assert [code for code, _, _ in trained] == [0, 0], said
+    assert "2 ranks" in said
     for once in ("finished at step 12", "try: echo", "held out: bleu"):
-        assert result.stderr.count(once) == 1, f"{once!r} is told by one of them"
+        assert said.count(once) == 1, f"{once!r} is told by one of them"
     refused = finish(start_work(lambda: main(["train", "toy.yaml", "--set", "model.dropout=0.3"]), 2, folder))
     assert all(code != 0 for code, _, _ in refused)
     said = "".join(errors for _, _, errors in refused)
@@ -305,9 +295,9 @@ def test_torchrun_trains_on_two_processes(folder):
 def test_a_small_model_learns_to_reverse_and_translate_number_words(folder, capfd):
     """A task whose answer is known, end to end: words are translated one by one and come in reverse order."""
     changes = (
-        "training.max_steps=900", "training.learning_rate=3e-3", "training.warmup_steps=50",
-        "training.validate_every=900", "model.dropout=0.0", "model.d_model=64", "model.d_ff=128",
-        "tokenizer.vocab_size=300",
+        "training.max_steps=300", "training.learning_rate=2e-2", "training.warmup_steps=20",
+        "training.schedule=linear", "training.optimizer=muon", "training.precision=float32",
+        "training.validate_every=300", "model.dropout=0.0", "model.d_model=64",
     )  # fmt: skip
     assert train(*(part for change in changes for part in ("--set", change))) == 0
     capfd.readouterr()

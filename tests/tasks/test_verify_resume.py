@@ -186,7 +186,8 @@ def test_what_is_not_restored_is_found(killed, monkeypatch, module, name, found)
 
 
 def start(folder: Path) -> Forked:
-    return s2s(folder, "train", "toy.yaml", "--set", "training.optimizer=muon")
+    few = "optimizer=muon", "max_steps=51", "checkpoint_every=3", "validate_every=9", "warmup_steps=5"
+    return s2s(folder, "train", "toy.yaml", *(part for one in few for part in ("--set", f"training.{one}")))
 
 
 @pytest.mark.slow
