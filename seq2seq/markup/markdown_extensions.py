@@ -38,7 +38,7 @@ _LINE_LABEL = re.compile(
     r"|(?:!!!|\?\?\?\+?)[ \t]+[\w-]+(?>(?:[ \t]+[\w-]+)*)(?:[ \t]+\"[^\"\n]*\")?[ \t]*(?=\n|\Z)"
     r"|\{:[^{}\n]*\}[ \t]*(?=\n|\Z)"
 )
-# Characters with which constructs that `extension` reads begin.
+# The first characters of the constructs that `extension` reads.
 EXTENSION_BEGINS = "[*!?{$\\"
 _LINE_BEGIN = re.compile(r"(?:\A|\n)[ \t]*\Z")
 MOST_INDENT = 40
