@@ -260,13 +260,11 @@ def test_muon_in_sixteen_bits_keeps_small_gradients_and_skips_steps(dtype):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_training_imports_no_compiler(name, monkeypatch):
-    """It takes as long as importing torch."""
+    """Importing torch's compiler takes as long as importing torch."""
     for method in ("add_param_group", "zero_grad"):  # torch keeps what it asked the compiler for
         imported = inspect.unwrap(getattr(torch.optim.Optimizer, method))
         monkeypatch.delattr(imported, "__dynamo_disable", raising=False)
     monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # an import raises
-    with pytest.raises(ImportError):
-        torch.optim.AdamW([nn.Parameter(torch.ones(2))])
     step, _ = make_step(optimizer=name)
     step.compute_gradient([BATCH], BATCH.num_targets)
     step.update(1e-3)
