@@ -44,7 +44,7 @@ def there(shelf, monkeypatch):
 
 @pytest.fixture(scope="module")
 def plain(shelf) -> dict[str, str]:
-    """What each of the writers writes to standard output."""
+    """Each of the writers, with what it writes to standard output."""
     found = {}
     for typed in WRITERS:
         written, told = (process := s2s(shelf, *typed)).communicate(60)
