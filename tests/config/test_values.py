@@ -85,7 +85,7 @@ def is_kept_or_told(read) -> None:
     assert config_file.parse(text) == config
 
 
-@pytest.mark.parametrize(("number", "key"), enumerate(KEYS), ids=KEYS)
+@pytest.mark.parametrize(("number", "key"), list(enumerate(KEYS)), ids=KEYS)
 def test_every_key_takes_a_value_or_says_what_is_wrong_with_it(here, number, key):
     # a fourteenth of the values for each key, so that neighbours have others; the slow test tries all
     for value in EXTREMES[number % 14 :: 14]:
@@ -93,7 +93,7 @@ def test_every_key_takes_a_value_or_says_what_is_wrong_with_it(here, number, key
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "key"), enumerate(KEYS), ids=KEYS)
+@pytest.mark.parametrize(("number", "key"), list(enumerate(KEYS)), ids=KEYS)
 def test_every_key_takes_every_value_or_says_what_is_wrong_with_it(here, number, key):
     for place, value in enumerate(EXTREMES):
         if len(value) < 1000 or number % 20 == 0:  # YAML takes most of the time for long values, and knows no keys

@@ -228,7 +228,7 @@ def test_an_engine_on_another_device_leaves_the_cpus_idle(tokenizers):
     assert TorchEngine(steps).leaves_cpus_idle
 
 
-@pytest.mark.parametrize(("is_idle", "record"), itertools.product([False, True], ["auto", True, False]))
+@pytest.mark.parametrize(("is_idle", "record"), list(itertools.product([False, True], ["auto", True, False])))
 def test_the_engine_and_the_setting_decide(tokenizers, is_idle, record):
     engine, here = EchoEngine(), threading.current_thread()
     engine.leaves_cpus_idle = is_idle
