@@ -55,7 +55,7 @@ def test_axe_finds_nothing_and_nothing_else_is_asked_for(report, browser, option
     width = shown.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert width <= 0
     assert shown.asked == [report.as_uri()]
-    shown.context.close()
+    shown.close()
 
 
 def test_text_is_shown_and_never_run(report, browser):  # noqa: F811
@@ -66,4 +66,4 @@ def test_text_is_shown_and_never_run(report, browser):  # noqa: F811
     assert shown.page.locator("polyline").count() == 2 * 3 * 9
     assert shown.problems == []
     assert shown.asked == [report.as_uri()]
-    shown.context.close()
+    shown.close()

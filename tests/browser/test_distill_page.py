@@ -41,4 +41,4 @@ def test_text_is_shown_and_never_run(report, browser):  # noqa: F811
     assert shown.page.locator("table").count() == 3
     assert shown.problems == []
     assert shown.asked == [report.as_uri()]
-    shown.context.close()
+    shown.close()

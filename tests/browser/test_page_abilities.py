@@ -26,5 +26,5 @@ def test_the_page_has_the_abilities_of_the_chosen_model(browser, folder):  # noq
                 for label, word in (("Term", "four"), ("Translation", "neun")):
                     page.locator(f"#terms input[aria-label={label}]").fill(word)
                 opened.until(lambda: "neun" in opened.translation)
-        opened.context.close()
+        opened.close()
         assert opened.problems == []

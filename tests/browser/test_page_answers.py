@@ -4,12 +4,8 @@ The time of the page stands still where a test decides what comes first. About 6
 """
 
 import contextlib
-import json
-import shutil
 import time
 
-import pytest
-from support.multilingual_models import make_multilingual
 from support.serving import serving
 from test_page import Shown, browser, choose, folder, playwright, pytestmark, shown  # noqa: F401
 
@@ -42,34 +38,25 @@ def release(page, held):
         page.remove_listener(ends, note)
 
 
-def test_an_answer_to_an_earlier_text_is_not_shown(server, shown):  # noqa: F811
-    page = shown.page
-    shown.type("six")
+def test_an_answer_to_an_earlier_text_is_not_shown(browser, server):  # noqa: F811
+    opened = Shown(browser, server.url, alone=True)
+    page = opened.page
+    opened.type("six")
     page.clock.install()
     held = hold(page, "/v1/translate")
     page.fill("#text", "one four two")
     page.clock.run_for(REST)
-    shown.until(lambda: held)
+    opened.until(lambda: held)
     page.fill("#text", "three nine six one")
     release(page, held)
     assert "stale" in page.get_attribute("#translation", "class")
-    assert shown.translation == server.translations(["six"])[0]
+    assert opened.translation == server.translations(["six"])[0]
     page.unroute_all()
     page.clock.run_for(REST)
-    shown.until(lambda: shown.status.startswith("Done"))
-    assert shown.translation == server.translations(["three nine six one"])[0]
-
-
-@pytest.fixture(scope="module")
-def both_ways(folder, tmp_path_factory):  # noqa: F811
-    """A server whose second model has the languages of the first exchanged."""
-    back = tmp_path_factory.mktemp("page") / "back"
-    shutil.copytree(folder / "runs" / "toy" / "best", back)
-    config = json.loads((back / "config.json").read_text())
-    config["source_language"], config["target_language"] = config["target_language"], config["source_language"]
-    (back / "config.json").write_text(json.dumps(config))
-    with serving(folder / "runs" / "toy", back, "--beam-size", "5") as served:
-        yield served
+    opened.until(lambda: opened.status.startswith("Done"))
+    assert opened.translation == server.translations(["three nine six one"])[0]
+    assert opened.problems == []
+    opened.close()
 
 
 CLICK_AT_THE_FIRST = """() => {
@@ -97,7 +84,7 @@ def test_swap_in_the_middle_of_an_answer_keeps_the_whole_text(browser, both_ways
     page.click("#swap")
     assert page.input_value("#text") == translation  # of a text that is wholly translated
     assert opened.problems == []
-    opened.context.close()
+    opened.close()
 
 
 MARKED = """() => {
@@ -171,11 +158,9 @@ def choose_and_wait(opened):
     opened.until(lambda: opened.page.locator(".word").count() > 1)
 
 
-def test_parts_of_a_text_have_its_detected_language(browser, tmp_path):  # noqa: F811
+def test_parts_of_a_text_have_its_detected_language(browser, trained_nllb):  # noqa: F811
     """A sentence alone may say less of its language than its text, and so may the last part of a long text."""
-    pytest.importorskip("transformers")
-    make_multilingual(tmp_path / "nllb", "nllb", noise=0.0, steps=50, dropout=0.0, d_model=32)
-    with serving(tmp_path / "nllb", "--engine", "torch", "--max-characters", "60") as served:
+    with serving(trained_nllb, "--engine", "torch", "--max-characters", "60") as served:
         asked = {"target": "deu_Latn", "source": "auto"}
         assert "not clear" in served.ask("/v1/translate", {"text": "Taxi.", **asked}).json["error"]["message"]
         opened = Shown(browser, served.url)
@@ -195,7 +180,7 @@ def test_parts_of_a_text_have_its_detected_language(browser, tmp_path):  # noqa:
         page.select_option("#source", "deu_Latn")  # what is chosen goes before what was detected
         opened.until(lambda: sources[-1] == "deu_Latn")
         assert not opened.problems
-        opened.context.close()
+        opened.close()
 
 
 def test_a_page_whose_server_was_busy_at_first_works_whatever_is_typed_meanwhile(browser, server):  # noqa: F811
@@ -214,11 +199,11 @@ def test_a_page_whose_server_was_busy_at_first_works_whatever_is_typed_meanwhile
     opened.until(lambda: opened.status.startswith("Done"))
     assert opened.translation == server.translations(["one four"])[0]
     assert all("503" in problem for problem in opened.problems)
-    opened.context.close()
+    opened.close()
 
 
 def test_it_is_tried_again_where_the_page_says_so(browser, server, tmp_path):  # noqa: F811
-    opened = Shown(browser, server.url)
+    opened = Shown(browser, server.url, alone=True)
     page, asked = opened.page, opened.asked
     opened.type("one four")
     page.clock.install()
@@ -241,4 +226,4 @@ def test_it_is_tried_again_where_the_page_says_so(browser, server, tmp_path):  #
     page.clock.run_for(10_000)
     opened.until(lambda: opened.status.startswith("Done"))
     assert opened.translation == server.translations(["two six"])[0]
-    opened.context.close()
+    opened.close()

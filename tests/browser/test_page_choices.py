@@ -6,7 +6,6 @@ In a real Chromium, skipped where there is none. About 60 s.
 import pytest
 from support.serving import serving
 from test_page import Shown, browser, choose, folder, playwright, pytestmark, shown  # noqa: F401
-from test_page_answers import both_ways  # noqa: F401 (a fixture)
 
 from seq2seq.text.glossary import Glossary
 
@@ -49,7 +48,7 @@ def test_a_choice_falls_away_with_what_it_was_made_for(browser, both_ways, chang
     settle(opened)
     assert opened.translation == before
     assert opened.problems == []
-    opened.context.close()
+    opened.close()
 
 
 EDITS = {
@@ -136,7 +135,7 @@ def test_a_reload_keeps_the_languages(browser, both_ways):  # noqa: F811
         assert opened.page.input_value("#direction") == expected
         assert opened.page.get_attribute("#text", "lang") == ["en", "de"][int(expected)]
     assert opened.problems == []
-    opened.context.close()
+    opened.close()
 
 
 GLOSSARIES = {
@@ -210,7 +209,7 @@ def test_a_row_of_terms_fits_a_narrow_page(browser, server, width):  # noqa: F81
     opened.until(lambda: opened.page.locator(".chip").count() == 1)
     assert opened.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert opened.page.locator("#terms input").first.bounding_box()["width"] > 60
-    opened.context.close()
+    opened.close()
 
 
 def test_keys_of_any_letters_are_asked_for_and_sent(folder, browser, tmp_path):  # noqa: F811
@@ -232,4 +231,4 @@ def test_keys_of_any_letters_are_asked_for_and_sent(folder, browser, tmp_path): 
         opened.page.reload()  # now the page has the field
         opened.until(lambda: opened.status == "This server needs a key.")
         assert opened.page.locator("#api_key").count() == 1
-    opened.context.close()
+    opened.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from test_page import Shown, browser, folder, playwright, pytestmark, shown  # noqa: F401
-from test_page_answers import both_ways, hold, release  # noqa: F401
+from test_page_answers import hold, release
 
 WRONG = {
     "Latin-1": ("one;eins\nfünf;funf\n".encode("latin-1"), "{}: line 2 is not UTF-8; save it as UTF-8 text."),
@@ -114,7 +114,7 @@ def test_the_name_of_a_document_has_its_own_language(browser, both_ways, documen
     opened.until(lambda: opened.status == "a.html is translated; Download saves it.")
     assert saved(opened) == ("a.de.html", "<p>vier eins")
     assert opened.problems == []
-    opened.context.close()
+    opened.close()
 
 
 @pytest.mark.parametrize("button", ["#copy", "#save"])
@@ -176,4 +176,4 @@ def test_the_translation_is_copied_where_the_browser_has_no_clipboard_of_its_own
     opened.page.click("#copy")
     opened.until(lambda: opened.status.startswith("The browser does not allow copying"))
     assert opened.problems == []
-    opened.context.close()
+    opened.close()

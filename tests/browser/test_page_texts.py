@@ -30,7 +30,7 @@ def narrow(folder):  # noqa: F811
 def opened(browser, narrow):  # noqa: F811
     found = Shown(browser, narrow.url)
     yield found
-    found.context.close()
+    found.close()
     assert found.problems == []
 
 
@@ -52,6 +52,15 @@ def test_a_text_in_parts_is_translated_as_a_whole_one(opened, narrow, text):
     assert all(word in text for word in opened.page.locator("#mirror mark").all_text_contents())
 
 
+def test_a_text_over_the_limits_is_sent_in_parts(opened, narrow):
+    lines = narrow.ask("/v1/models").json["limits"]["queue_sentences"] + 100
+    opened.page.fill("#text", "two\n" * lines)
+    opened.until(lambda: opened.status.startswith(("Done", "A part")), 120)
+    assert opened.translation.count("zwei") >= lines == opened.translation.count("\n")
+    opened.page.locator(".word").last.hover()
+    assert opened.page.locator("#mirror mark").all_text_contents() == ["two"]
+
+
 @pytest.mark.parametrize("length", [7, 40, 90])
 def test_a_request_holds_no_more_than_it_may(folder, browser, length):  # noqa: F811
     with serving(folder / "runs" / "toy", "--max-characters", str(length)) as served:
@@ -62,8 +71,14 @@ def test_a_request_holds_no_more_than_it_may(folder, browser, length):  # noqa: 
         found.type(text)
         assert found.translation.count("drei") == text.count("three")
         assert max(map(len, sent)) <= length
+        if length >= len("One two three four. "):
+            found.page.fill("#text", "")
+            found.until(lambda: found.translation == "")
+            found.type("One two three four. " * 6)
+            assert found.translation.split() == served.translations(["One two three four."])[0].split() * 6
+            assert max(map(len, sent)) <= length
         assert found.problems == []
-        found.context.close()
+        found.close()
 
 
 def hindered(page, may_have):
@@ -168,4 +183,4 @@ def test_a_sentence_costs_the_same_in_a_long_text(browser, server):  # noqa: F81
     assert all(more <= 8 * less + 200 for less, more in zip(few, many, strict=True)), costs
     assert [elements for elements, _ in moves] == [elements for elements, _ in others], costs
     assert found.problems == []
-    found.context.close()
+    found.close()
