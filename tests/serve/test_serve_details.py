@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.our_models import make_ours
 from support.reversed_folder import folder  # noqa: F401 (a fixture)
-from support.serving import ask_inside, serving, until
+from support.serving import ask_inside, new_process, serving, until
 
 from seq2seq import serve
 from seq2seq.cli.translate import FLAGS
@@ -201,7 +201,7 @@ def test_an_aligner_that_cannot_be_loaded_is_one_line_and_tried_again(error, fol
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
 def test_whoever_opens_the_page_does_not_wait_for_torch_with_the_first_text(folder):  # noqa: F811
-    with serving(folder / "runs" / "toy") as served:
+    with serving(folder / "runs" / "toy", start=new_process) as served:
 
         def has_torch():
             return "libtorch" in Path(f"/proc/{served.process.pid}/maps").read_text()

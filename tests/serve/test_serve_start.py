@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from support.serving import models_and_keys, serving
+from support.serving import models_and_keys, new_process, serving
 
 from seq2seq.cli import main
 from seq2seq.serve.glossaries import Glossaries
@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with serving(folder / "one") as served:
+    with serving(folder / "one", start=new_process) as served:
         yield served
 
 
@@ -56,7 +56,7 @@ def test_what_keeps_it_from_starting_is_one_line(folder, server, typed, words, m
 
 @pytest.mark.skipif(sys.platform != "linux", reason="one loopback address is enough elsewhere")
 def test_it_starts_on_other_addresses(folder):
-    with serving(folder / "one", "--host", "0.0.0.0", "--open") as served:
+    with serving(folder / "one", "--host", "0.0.0.0", "--open", start=new_process) as served:
         assert served.ask("/health", Host="anything.example").status == 200
         assert served.stop() == 0
 
@@ -79,7 +79,7 @@ def test_a_name_is_accepted_however_it_is_written(folder):
     """Requests contain the forms that browsers and proxies send; an option that matches none of them has no effect."""
     typed = [word for name in NAMES for word in ("--allow-host", name)]
     typed += [word for origin in ORIGINS for word in ("--cors-origin", origin)]
-    with serving(folder / "one", *typed) as served:
+    with serving(folder / "one", *typed, start=new_process) as served:
         for name in NAMES.values():
             assert served.ask("/health", Host=name).status == 200
         for origin in ORIGINS.values():

@@ -2,6 +2,7 @@
 about processes, but not about the start of Python, kill, stop and await it."""
 
 import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -25,17 +26,19 @@ MODULES = (
 )  # fmt: skip
 
 
-def import_modules() -> None:
+def import_modules(names: tuple[str, ...] = MODULES) -> None:
     """Once, and not in every process: about 2 s."""
-    for module in MODULES:
-        importlib.import_module(module)
+    for name in names:
+        importlib.import_module(name)
 
 
 class Forked:
     """Work in a process of its own, with the methods of `subprocess.Popen`; its exit code is the number it returns."""
 
+    modules = MODULES
+
     def __init__(self, work: Callable[[], Any], folder: Path | None = None, **environment: str):
-        import_modules()
+        import_modules(self.modules)
         self.returncode: int | None = None
         self._files = [tempfile.TemporaryFile() for _ in range(2)]
         self.pid = os.fork()
@@ -44,6 +47,7 @@ class Forked:
 
     def _run(self, work: Callable[[], Any], folder: Path | None, environment: dict[str, str]) -> None:
         code = 1
+        gc.freeze()  # what the tests left: freed here, it would wait for threads and close files that it has no more
         try:
             for number, (file, name) in enumerate(zip(self._files, ("stdout", "stderr"), strict=True), start=1):
                 os.dup2(file.fileno(), number)
@@ -77,6 +81,11 @@ class Forked:
         output, errors = (os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in self._files)
         return output.decode(), errors.decode()
 
+    def wait(self, timeout: float = 60) -> int:
+        """The exit code, when the process has ended."""
+        self.communicate(timeout)
+        return self.returncode
+
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
@@ -102,11 +111,6 @@ class Piped(Forked):
         os.close(theirs)
         os.close(answering)
         self.stdin, self.stdout = open(feeding, "wb"), open(reading, "rb")
-
-    def wait(self, timeout: float) -> int:
-        """The exit code, when the process has ended."""
-        self.communicate(timeout)
-        return self.returncode
 
     def end(self) -> None:
         """Kill the process if it lives, and close the pipes."""
