@@ -9,8 +9,8 @@ from seq2seq.cli import main
 
 STEPS = 360
 SETTINGS = (
-    f"max_steps={STEPS}", f"validate_every={STEPS}", "log_every=50", "batch_tokens=512", "learning_rate=2.0e-2",
-    "schedule=linear", "warmup_steps=20", "optimizer=muon", "precision=float32",
+    f"max_steps={STEPS}", f"validate_every={STEPS}", f"checkpoint_every={STEPS}", "log_every=50", "batch_tokens=512",
+    "learning_rate=2.0e-2", "schedule=linear", "warmup_steps=20", "optimizer=muon", "precision=float32",
 )  # fmt: skip
 
 
