@@ -53,10 +53,13 @@ def test_a_text_in_parts_is_translated_as_a_whole_one(opened, narrow, text):
 
 
 def test_a_text_over_the_limits_is_sent_in_parts(opened, narrow):
-    lines = narrow.ask("/v1/models").json["limits"]["queue_sentences"] + 100
+    limit, sent = narrow.ask("/v1/models").json["limits"]["queue_sentences"], []
+    opened.page.on("request", lambda request: sent.append((request.post_data_json or {"text": ""})["text"]))
+    lines = limit + 100
     opened.page.fill("#text", "two\n" * lines)
     opened.until(lambda: opened.status.startswith(("Done", "A part")), 120)
     assert opened.translation.count("zwei") >= lines == opened.translation.count("\n")
+    assert max(text.count("two") for text in sent) <= limit
     opened.page.locator(".word").last.hover()
     assert opened.page.locator("#mirror mark").all_text_contents() == ["two"]
 

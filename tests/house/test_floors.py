@@ -1,10 +1,13 @@
 """The shape of the package: who may import whom, no circles, instant help, and files of a readable size."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -47,7 +50,11 @@ MODULES = {module_name(path): path for path in FILES}
 def imports(path: Path, name: str, top_level_only: bool = False) -> set[str]:
     """The modules of the package that a file imports, anywhere in it or only where the import runs with the file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = list(_running_with_the_file(tree)) if top_level_only else list(ast.walk(tree))
+    return modules_of(_running_with_the_file(tree) if top_level_only else ast.walk(tree), path, name)
+
+
+def modules_of(nodes: Iterable[ast.AST], path: Path, name: str) -> set[str]:
+    """The modules of the package that the imports among the nodes bring into a file."""
     found = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -72,6 +79,33 @@ def _running_with_the_file(tree: ast.AST):
         yield from _running_with_the_file(node)
 
 
+@dataclass
+class Facts:
+    """What the laws ask of a file of the package; its tree would be a hundred times as large."""
+
+    imported: set[str]
+    imported_with_the_file: set[str]
+    functions: set[str] = field(default_factory=set)
+    classes: list[str] = field(default_factory=list)
+    beyond: list[tuple[str, str]] = field(default_factory=list)
+
+
+@functools.cache
+def facts(path: Path) -> Facts:
+    name, tree = module_name(path), ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    top = modules_of(_running_with_the_file(tree), path, name)
+    found = Facts(modules_of(nodes, path, name), top)
+    for node in nodes:
+        if isinstance(node, ast.ClassDef):
+            found.classes.append(node.name)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.functions.add(node.name)
+            function = f"{name.partition('.')[2]}.{node.name}"
+            found.beyond += [(limit, function) for limit, is_beyond in BEYOND.items() if is_beyond(function, node)]
+    return found
+
+
 def unit(module: str) -> str:
     return module.split(".")[1]
 
@@ -89,11 +123,11 @@ def inside(modules: set[str]) -> set[str]:
 def test_imports_go_down_or_stay_at_home(path):
     name = module_name(path)
     if name == LAZY_ROOT:
-        assert not inside(imports(path, name, top_level_only=True)), "the root imports nothing before it is asked"
+        assert not inside(facts(path).imported_with_the_file), "the root imports nothing before it is asked"
         return
     home = unit(name)
     assert home in FLOORS, f"{home} has no floor; give it one in this test and in the architecture"
-    for imported in inside(imports(path, name)):
+    for imported in inside(facts(path).imported):
         assert imported in MODULES, f"{name} imports {imported}, which does not exist"
         other = unit(imported)
         at_home = other == home or (FLOORS[other] == FLOORS[home] and not is_folder(other) and not is_folder(home))
@@ -101,7 +135,7 @@ def test_imports_go_down_or_stay_at_home(path):
 
 
 def test_no_circle():
-    graph = {name: inside(imports(path, name)) - {name} for name, path in MODULES.items() if name != LAZY_ROOT}
+    graph = {name: inside(facts(path).imported) - {name} for name, path in MODULES.items() if name != LAZY_ROOT}
     done: set[str] = set()
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -138,7 +172,7 @@ def test_training_imports_no_more_than_it_needs():
         name = f"{LAZY_ROOT}.{waiting.pop()}"
         if name not in reached:
             reached.add(name)
-            found = inside(imports(MODULES[name], name, top_level_only=True))
+            found = inside(facts(MODULES[name]).imported_with_the_file)
             waiting += [module.partition(".")[2] for module in found]
     names = {name.partition(".")[2] for name in reached}
     assert not [name for name in names if name.startswith(NOT_FOR_TRAINING)]
@@ -151,9 +185,15 @@ def num_lines(names) -> int:
     return sum(len(MODULES[name].read_text(encoding="utf-8").splitlines()) for name in names)
 
 
+def docstring(text: str) -> str | None:
+    """The docstring of a file, of which nothing but the beginning is parsed."""
+    begun = re.match(r'(?:#.*\n|\s)*(r?""".*?""")\s*$', text, re.DOTALL | re.MULTILINE)
+    return ast.get_docstring(ast.parse(begun[1])) if begun else None
+
+
 def assert_short_with_docstring(text: str) -> None:
     assert len(text.splitlines()) <= MAX_LINES
-    assert ast.get_docstring(ast.parse(text)), "a module opens with a docstring"
+    assert docstring(text), "a module opens with a docstring"
 
 
 @pytest.mark.parametrize("path", TEST_FILES, ids=[path.stem for path in TEST_FILES])
@@ -175,10 +215,7 @@ def test_a_file_is_short_and_says_what_lives_in_it(path):
 
 @pytest.mark.parametrize("path", FILES, ids=[module_name(path) for path in FILES])
 def test_names_explain_themselves(path):
-    names = {path.stem}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            names.add(node.name)
+    names = {path.stem, *facts(path).functions, *facts(path).classes}
     vague = sorted(name for name in names if FORBIDDEN_NAME.search(name))
     assert not vague
 
@@ -195,14 +232,6 @@ EXCEPTIONS = {
     "recursion": set(),
     "classes": set(),
 }  # fmt: skip
-
-
-def functions():
-    """Every function of the package, by module and name."""
-    for name, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield f"{name.partition('.')[2]}.{node.name}", node
 
 
 def nesting(node: ast.AST, level: int = 0) -> int:
@@ -236,16 +265,11 @@ BEYOND = {
 
 @pytest.mark.parametrize("limit", BEYOND)
 def test_functions_keep_to_the_limits(limit):
-    assert {name for name, node in functions() if BEYOND[limit](name, node)} == EXCEPTIONS[limit]
+    assert {name for path in FILES for beyond, name in facts(path).beyond if beyond == limit} == EXCEPTIONS[limit]
 
 
 def test_public_classes_have_names_of_their_own():
-    names = Counter(
-        node.name
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
+    names = Counter(name for path in FILES for name in facts(path).classes if not name.startswith("_"))
     assert {name for name, count in names.items() if count > 1} == EXCEPTIONS["classes"]
 
 
