@@ -26,7 +26,6 @@ from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.compiling import compile_layers
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.optim import load_optimizer_tensors, optimizer_tensors
-from seq2seq.training.sharding import ShardedWeights
 from seq2seq.training.step import GradientStep
 from seq2seq.training.weights import Weights
 
@@ -36,6 +35,13 @@ STEPS = 8
 # The gradient of a key's bias is zero but for rounding, which Adam would blow up with a small epsilon.
 CONFIG = TrainingConfig(learning_rate=1e-2, clip_norm=0.5, epsilon=1e-4, shard=True)
 MODEL = ModelConfig(preset="tiny", d_model=32, num_heads=2, d_ff=48, dropout=0.0)
+
+
+def sharded_weights():
+    """The class, imported for these tests alone: its parts of torch take a second, also where no test runs."""
+    from seq2seq.training.sharding import ShardedWeights
+
+    return ShardedWeights
 
 
 def make_tokenizers():
@@ -69,7 +75,7 @@ def take_steps(where, seed, graphs=None):
     tokenizers = make_tokenizers()
     torch.manual_seed(seed)
     module = Transformer(MODEL, 280, 280)
-    weights = (ShardedWeights if where.world_size > 1 else Weights)(module, where)
+    weights = (sharded_weights() if where.world_size > 1 else Weights)(module, where)
     if where.world_size > 1:
         held = sum(parameter.to_local().numel() for parameter in module.parameters())
         assert held < 0.6 * sum(parameter.numel() for parameter in module.parameters())
@@ -124,6 +130,7 @@ def test_two_ranks_with_a_share_each_equal_one_process(tmp_path):
 
     The shards' layers are compiled, but for the code that is generated on a GPU.
     """
+    sharded_weights()  # imported once, and not in both processes
     processes.start_processes(rank_of_two, start_method="fork", args=(ranks.free_port(), str(tmp_path)), nprocs=2)
     with runtime.same_threads():
         torch.set_num_threads(1)
@@ -166,4 +173,4 @@ def test_what_needs_whole_weights_is_refused():
     with pytest.raises(ValueError, match="shard: not together with ema and optimizer"):
         TrainingConfig(shard=True, ema=0.9, optimizer="muon")
     with pytest.raises(UserError, match="float16"):
-        ShardedWeights(torch.nn.Linear(2, 2), runtime.Runtime(torch.device("cpu"), torch.float16, world_size=2))
+        sharded_weights()(torch.nn.Linear(2, 2), runtime.Runtime(torch.device("cpu"), torch.float16, world_size=2))
