@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import threading
 from pathlib import Path
 
@@ -33,9 +34,9 @@ LINES = SOURCE[:6]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def place(tmp_path_factory, trained_nllb) -> Path:
     place = tmp_path_factory.mktemp("models")
-    make_multilingual(place / "nllb", "nllb", noise=0.0, steps=50, dropout=0.0, attention_dropout=0.0, d_model=32)
+    shutil.copytree(trained_nllb, place / "nllb")
     make_multilingual(place / "mbart25", "mbart25")
     make_marian(place / "opus", languages=LANGUAGES)
     quick_model(place / "pair")
