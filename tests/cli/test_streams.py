@@ -121,8 +121,11 @@ def run(typed: str, folder: Path, closed: set[int] = frozenset()) -> tuple[int, 
                 setattr(sys, name, None if number in closed else open(number, mode, closefd=False))
             for number in closed:
                 os.close(number)
-            code = main(shlex.split(typed.replace("SEED", str(next(seeds)))))
+            answered = main(shlex.split(typed.replace("SEED", str(next(seeds)))))
             sys.stdout.flush()
+            # A file that got the descriptor would get what libraries print.
+            assert all(os.path.samestat(os.fstat(number), os.stat(os.devnull)) for number in closed)
+            code = answered
         finally:
             os._exit(code)
     next(seeds)

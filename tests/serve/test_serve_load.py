@@ -45,6 +45,12 @@ def is_idle(server: Served) -> bool:
     return counts["accepted"] == counts.get("done", 0) + counts.get("failed", 0) + counts.get("withdrawn", 0)
 
 
+def assert_answers_again(server: Served) -> None:
+    """The batch that was begun is computed to its end, on a busy machine for longer than the deadline of `server`."""
+    until(lambda: is_idle(server))
+    until(lambda: server.ask("/v1/translate", {"text": "a man"}).status == 200)
+
+
 def leave(server: Served, **fields) -> None:
     """Ask, and go away once the request has been taken."""
     body = json.dumps(fields).encode()
@@ -72,9 +78,7 @@ def test_who_leaves_takes_the_waiting_sentences_out(server):
         leave(server, text="\n".join(lines(40, LONG)), stream=stream)
         until(lambda: waiting(server) == 0)
     assert server.counts()["withdrawn"] - before > 40
-    until(lambda: is_idle(server))
-    # the batch that was begun is computed to its end, on a busy machine for longer than the deadline of this server
-    until(lambda: server.ask("/v1/translate", {"text": "a man"}).status == 200)
+    assert_answers_again(server)
 
 
 @pytest.mark.slow
@@ -91,8 +95,7 @@ def test_a_full_queue_says_when_to_come_again(server):
         assert 1 <= int(answer.headers["Retry-After"]) <= 6  # the deadline, when the queue is empty at the latest
     assert refused.json["error"]["code"] == "queue_full"
     assert isinstance(plain.json["error"], str)
-    until(lambda: is_idle(server))
-    assert server.ask("/v1/translate", {"text": "a man"}).status == 200
+    assert_answers_again(server)
 
 
 @pytest.mark.slow
