@@ -10,13 +10,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
 
 from support.compared import REFERENCE, seeded, sentences, spoiled  # noqa: E402
-from test_page import CHROMIUM, Shown, browser  # noqa: E402, F401 (a fixture)
+from test_page import Shown, browser, pytestmark  # noqa: E402, F401 (a fixture)
 
 from seq2seq.workflows.compare.comparison import TestLines as Lines  # noqa: E402
 from seq2seq.workflows.compare.comparison import compare  # noqa: E402
 from seq2seq.workflows.compare.page import page  # noqa: E402
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium on the path")
 HOSTILE = "<script>document.title = 'harm'</script><img src=x onerror=\"document.title = 'harm'\">"
 
 

@@ -9,11 +9,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
 
 from test_compare_page import HOSTILE, test_axe_finds_nothing_and_nothing_else_is_asked_for  # noqa: E402, F401
-from test_page import CHROMIUM, Shown, browser  # noqa: E402, F401 (a fixture)
+from test_page import Shown, browser, pytestmark  # noqa: E402, F401 (a fixture)
 
 from seq2seq.workflows.distill.measured import Figures, MeasuredSystem, MeasuredSystems, page  # noqa: E402
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium on the path")
 
 
 @pytest.fixture(scope="module")
