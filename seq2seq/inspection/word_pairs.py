@@ -75,7 +75,7 @@ class WordPairs:
         if best is not None and best._distance <= LEAST_DISTANCE:
             half = min(size // 2, WINDOW)
             parts = product((0, size - half), (0, *_offsets(difference)))
-            candidates = [_counted(source, target, first, first + half, offset) for first, offset in parts]
+            candidates = (_counted(source, target, first, first + half, offset) for first, offset in parts)
             chosen = max(filter(None, candidates), key=lambda counts: _distance(*counts.statistics()), default=None)
             best = chosen.word_pairs() if chosen else best
         return best if best is not None and best._distance > LEAST_DISTANCE else None
@@ -248,7 +248,8 @@ def _table_indices(lines: Texts) -> np.ndarray:
     flat = list(chain.from_iterable(words))
     hashes = {word: HASH_FACTOR * crc32(word.encode()) >> 16 & TABLE_SIZE - 1 for word in set(flat)}
     rows = np.repeat(np.arange(len(words)), list(map(len, words)))
-    keys = np.unique(rows * TABLE_SIZE + np.fromiter(map(hashes.__getitem__, flat), np.int64, len(flat)))
+    keys = np.sort(rows * TABLE_SIZE + np.fromiter(map(hashes.__getitem__, flat), np.int64, len(flat)))
+    keys = keys[np.diff(keys, prepend=-1) > 0]  # faster than np.unique
     rows, indices = keys // TABLE_SIZE, keys % TABLE_SIZE
     columns = np.arange(len(rows)) - np.searchsorted(rows, rows)
     table = np.full((len(lines), MOST_WORDS), PAD, np.int32)
