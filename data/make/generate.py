@@ -105,7 +105,7 @@ def split_rows(
     Valid and test get their share of handwritten rows, train all the others. No split overlaps with another.
     """
     handwritten = [row for rows, _ in groups for row in rows]
-    left = [row for row in handwritten if any(unlike_rows([row], [r for r in handwritten if r != row], kind))]
+    left = [row for row, alike in overlaps(handwritten, handwritten, kind) if alike <= {row}]
     splits: dict[str, list[Row]] = {}
     for split in ("test", "valid"):
         others = [*handwritten, *splits.get("test", ())]
@@ -125,14 +125,19 @@ def split_rows(
 
 
 def unlike_rows(rows: Iterable[Row], others: Sequence[Row], kind: type[Example]) -> Iterator[Row]:
-    """The rows that overlap with none of `others`, as `s2s check` defines it."""
+    """The rows that overlap with none of `others`."""
+    return (row for row, alike in overlaps(rows, others, kind) if not alike)
+
+
+def overlaps(rows: Iterable[Row], others: Sequence[Row], kind: type[Example]) -> Iterator[tuple[Row, set[Row]]]:
+    """Rows, and those of `others` that each overlaps with, as `s2s check` defines it."""
     held_out = HeldOut({"others": [kind(*row) for row in others]})
     near_duplicates = NearDuplicates(held_out, sample=[])
     for row in rows:
         texts = kind(*row).texts
         arguments = 1, texts, tuple(map(normalise, texts))
-        if not any(True for found in (held_out, near_duplicates) for _ in found.matches(*arguments)):
-            yield row
+        matches = [match for index in (held_out, near_duplicates) for _, match in index.matches(*arguments)]
+        yield row, {others[match.held_out_number - 1] for match in matches}
 
 
 def read_rows(path: Path) -> list[Row]:
