@@ -48,6 +48,15 @@ def families() -> Iterator[tuple[str, Callable[[int], str]]]:
     yield "a link around sentences", lambda count: f"<p>w <a href=x>{'One two three. ' * count}</a> <b>x</b></p>"
 
 
+def even(count: int, family: Callable[[int], str]) -> int:
+    """How many units of a family make a quadratic cost as high as `count` units of one character do.
+
+    Each unit that looks through all others costs their number times the length of the text.
+    """
+    length = len(family(2)) - len(family(1))
+    return max(round(count / max(length, 1) ** 0.5), 1)
+
+
 def seconds(call: Callable[[], object], tries: int = 3) -> float:
     """The CPU time of a call, the least of some."""
     found = []
