@@ -48,13 +48,10 @@ def families() -> Iterator[tuple[str, Callable[[int], str]]]:
     yield "a link around sentences", lambda count: f"<p>w <a href=x>{'One two three. ' * count}</a> <b>x</b></p>"
 
 
-def even(count: int, family: Callable[[int], str]) -> int:
-    """How many units of a family make a quadratic cost as high as `count` units of one character do.
-
-    Each unit that looks through all others costs their number times the length of the text.
-    """
+def bounded(count: int, family: Callable[[int], str]) -> int:
+    """`count`, or fewer where a unit has more than three characters: no text is longer than of so many of three."""
     length = len(family(2)) - len(family(1))
-    return max(round(count / max(length, 1) ** 0.5), 1)
+    return count * 3 // max(length, 3)
 
 
 def seconds(call: Callable[[], object], tries: int = 3) -> float:

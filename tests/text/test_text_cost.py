@@ -1,7 +1,7 @@
 """The cost of what is done with every text grows in proportion to its length. About 4 s; all inputs are slow."""
 
 import pytest
-from support.costs import MOST_TIMES, even, families, growth
+from support.costs import MOST_TIMES, bounded, families, growth
 
 from seq2seq.markup.protected import find
 from seq2seq.text.normalization import mapped
@@ -38,5 +38,5 @@ def test_texts_take_time_in_proportion(call, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_every_family_of_texts_takes_time_in_proportion(call):
-    slow = {name: growth(CALLS[call], family, even(600, family)) for name, family in FAMILIES.items()}
+    slow = {name: growth(CALLS[call], family, bounded(600, family)) for name, family in FAMILIES.items()}
     assert {name: found for name, found in slow.items() if found > MOST_TIMES} == {}
