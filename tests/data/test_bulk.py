@@ -9,6 +9,7 @@ import pytest
 from support.foreign_models import SOURCE
 from support.our_models import make_ours
 
+from seq2seq.config.schema import SearchConfig
 from seq2seq.inference.translator import Translator
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="a shell's commands")]
@@ -44,7 +45,8 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def folder(tmp_path):
-    make_ours(tmp_path / "model", ending=0.5)
+    search = SearchConfig(beam_size=3, max_length_ratio=1.5)  # of a model that is converted, which starts quickly
+    make_ours(tmp_path / "model", ending=4.0, search=search)
     words = " ".join(SOURCE).split()
     lines = [" ".join(words[place % 20 : place % 20 + 1 + place % 6]) for place in range(50)]
     (tmp_path / "big.en").write_text("".join(line + "\n" for line in lines), encoding="utf-8")

@@ -235,7 +235,7 @@ def test_an_empty_corpus_is_an_error():
 @pytest.mark.slow
 def test_padding_on_multi30k_stays_under_six_percent(real_data):
     texts = [list(read_lines(real_data / "multi30k" / f"train.{side}.gz")) for side in ("en", "de")]
-    tokenizer = Tokenizer.train(texts[0] + texts[1], TokenizerConfig(vocab_size=8000), seed=1)
+    tokenizer = Tokenizer.train(texts[0] + texts[1], TokenizerConfig(kind="bpe", vocab_size=8000), seed=1)
     english, german = (np.array([len(ids) for ids in tokenizer.encode_all(side)]) for side in texts)
     for source, target in ((english, german), (german, english)):
         sampler = TokenBudgetSampler(source, target, 4096, seed=1)

@@ -196,9 +196,8 @@ print(run.result.step)
 @pytest.mark.slow
 def test_a_script_trains_with_workers(tmp_path):
     """The script of the README has no `if __name__ == "__main__":`; the corpus is large enough for workers."""
-    lines = "".join(f"{' '.join(row)}\n" for row in sentences(600, 1))
-    for name in ("train.en", "train.de", "valid.en", "valid.de"):
-        (tmp_path / name).write_text(lines)
+    for name, count in (("train.en", 600), ("train.de", 600), ("valid.en", 20), ("valid.de", 20)):
+        (tmp_path / name).write_text("".join(f"{' '.join(row)}\n" for row in sentences(count, 1)))
     (tmp_path / "toy.yaml").write_text(CONFIG)
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
