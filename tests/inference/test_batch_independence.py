@@ -78,7 +78,7 @@ def briefly_trained(made_once) -> tuple[Transformer, TokenizerPair, Config]:
 def learn_to_repeat(model: Transformer, pair: TokenizerPair, lines: list[str]) -> None:
     tokenizer, draw = pair.source, random.Random(1)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(300):
+    for _ in range(150):
         ids = tokenizer.encode_all(draw.sample(lines, 16))
         batch = collate_translation(ids, ids, pair, range(len(ids)))
         logits = model.project(model(batch.source_ids, batch.source_mask, batch.target_input))

@@ -207,7 +207,9 @@ def test_the_tutorial_shape_trains():
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
+        if losses[-1] < 0.5 * losses[0]:
+            return
+    pytest.fail(f"the loss did not halve: {losses}")
 
 
 POOLINGS = ["first", "mean_max", "mean"]
