@@ -47,8 +47,8 @@ def trained(capfd, folder, *arguments):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"tokenizer": {"kind": "bpe", "vocab_size": 500}, "model": {"d_model": 16}},
-        {"tokenizer": {"kind": "bpe", "vocab_size": 500}, "model": {"d_model": 16, "max_length": 20}},
+        {"tokenizer": {"vocab_size": 500}, "model": {"d_model": 16}},
+        {"tokenizer": {"vocab_size": 500}, "model": {"d_model": 16, "max_length": 20}},
         {"training": {"init_from": "START"}},
         {"tokenizer": {"init_from": "START"}, "model": {"d_model": 16}},
     ],
