@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it.parser_inline import ParserInline
-from support.costs import GROWTH, MOST_TIMES, NESTED, bounded, families, growth
+from support.costs import GROWTH, MOST_TIMES, NESTED, families, growth
 from support.markup_answers import Nonsense, upper
 
 from seq2seq.errors import DataError
@@ -70,7 +70,7 @@ def test_every_family_takes_time_in_proportion(form, call, count):
     for name, family in FAMILIES.items():
         if form == "plain" and f"word {name} word" in FAMILIES:
             continue  # tags are words there, so the same unit in a paragraph is enough
-        found = growth(lambda text: call(form, wrapped(form, text)), family, bounded(count, family))
+        found = growth(lambda text: call(form, wrapped(form, text)), family, count)
         if found > MOST_TIMES:
             slow[name] = round(found)
     assert slow == {}
