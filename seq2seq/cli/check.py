@@ -129,6 +129,7 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "dict[str, Corpora]":
         seed=config.seed,
         label_names=config.data.label_names,
         tokenizers=tokenizers,
+        has_languages=config.languages is not None,
     )
     if config.languages is None:
         return {"": whole}

@@ -6,7 +6,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,15 @@ class Chunk:
         """Return the parsed examples with the numbers of their lines; errors are those of `examples`."""
         lines = enumerate(self.parse(self.raw, self.first), start=self.first)
         return [(number, example) for number, example in lines if example is not None]
+
+
+class Examples(Protocol):
+    """The examples of one corpus, which can be read any number of times, such as a `Source`."""
+
+    name: str
+    tag: str | None
+
+    def __iter__(self) -> Iterator[Example]: ...
 
 
 class Source(ABC):

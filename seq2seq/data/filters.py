@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from seq2seq.config.corpora import FilterConfig
-from seq2seq.data.examples import Example, LabelledText, Pair, Source
+from seq2seq.data.examples import Example, Examples, LabelledText, Pair
 
 Item = TypeVar("Item")
 
@@ -75,10 +75,10 @@ class PairFilter:
 
     config: FilterConfig
     tags: Sequence[str] = ()
-    """The tags before source texts (`Source.tag`), which are not text."""
+    """The tags before source texts (`Examples.tag`), which are not text."""
 
     @classmethod
-    def of(cls, config: FilterConfig, sources: Iterable[Source]) -> "PairFilter":
+    def of(cls, config: FilterConfig, sources: Iterable[Examples]) -> "PairFilter":
         """Return the rules for examples of these sources."""
         return cls(config, sorted({source.tag for source in sources if source.tag}))
 

@@ -11,7 +11,7 @@ from statistics import median
 
 from seq2seq.config.corpora import FilterConfig
 from seq2seq.config.schema import TokenizerConfig
-from seq2seq.data.examples import Example, Source
+from seq2seq.data.examples import Example, Examples
 from seq2seq.data.filters import RATIO_FROM, FilterCounts, PairFilter
 from seq2seq.errors import DataError, UserError, quiet, some_of
 from seq2seq.text.tokenizer import Tokenizer
@@ -35,7 +35,7 @@ class TokenizerText:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[Examples],
         filters: FilterConfig,
         settings: TokenizerConfig,
         seed: int,

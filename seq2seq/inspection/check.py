@@ -4,15 +4,16 @@
 the command prints. It needs about 43 bytes of memory per training pair, in addition to the held-out sets.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
 from seq2seq.config.corpora import FilterConfig, SourceConfig
 from seq2seq.config.schema import ModelConfig, TokenizerConfig, TrainingConfig, VocabularyConfig
-from seq2seq.data.examples import Example
+from seq2seq.data.examples import Example, Pair
 from seq2seq.data.filters import PairFilter
+from seq2seq.data.tokenizer_text import TokenizerText
 from seq2seq.errors import UserError, quiet
 from seq2seq.inspection.advice import Advice, Problem, advise, judge
 from seq2seq.inspection.agreement import Expected
@@ -55,11 +56,18 @@ class Corpora:
     """Corpora of the reverse direction with `both_ways`, which are training data here with their sides exchanged."""
     tokenizers: TokenizerPair | None = None
     """The tokenizers of the initial model or of `tokenizer.init_from`; without them, tokenizers are trained."""
+    has_languages: bool = False
+    """Whether the model has `languages`: its tokenizers are trained on the texts of all directions, and have tags."""
 
     @property
     def has_initial_model(self) -> bool:
         """Whether training begins with the weights of another model, to which the sizes of `advise` do not apply."""
         return self.training is not None and self.training.init_from is not None
+
+    @property
+    def have_all_text(self) -> bool:
+        """Whether tokenizers that are trained on these corpora are those of training."""
+        return not self.has_languages and all(source.noise is None for source in self.train)
 
     @property
     def has_exact_tokenizers(self) -> bool:
@@ -111,12 +119,13 @@ def check_corpora(
     held_out_blocks = {reader.name: list(reader.blocks()) for reader in held_out}
     sample = [list(islice(reader.blocks(), SAMPLE_BLOCKS + 1)) for reader in train]
     is_whole = bool(sample) and all(len(part) <= SAMPLE_BLOCKS for part in sample)
-    is_exact = is_whole and corpora.tokenizer.vocab_size <= SAMPLE_VOCABULARY
-    if corpora.tokenizers is not None:
-        is_exact = corpora.has_exact_tokenizers
+    is_exact = corpora.has_exact_tokenizers
+    if corpora.tokenizers is None:
+        is_exact = is_whole and corpora.tokenizer.vocab_size <= SAMPLE_VOCABULARY and corpora.have_all_text
     difference = sum(reader.line_counts[-1] - reader.line_counts[0] for reader in train)
     blocks = list(chain.from_iterable(sample)) or list(chain.from_iterable(held_out_blocks.values()))
-    examiner = _examiner(corpora, blocks, held_out_blocks, difference, is_exact)
+    tokenizers = _tokenizers(corpora, [_Read(*each) for each in zip(train, sample, strict=True)], blocks, is_exact)
+    examiner = _examiner(corpora, blocks, held_out_blocks, difference, tokenizers)
     expected = Expected(corpora.languages or (), examiner.word_pairs, _words_deny(blocks, examiner.word_pairs))
     total = CorpusTally()
     reports, overlaps = [], {}
@@ -180,7 +189,11 @@ def _words_deny(sample: Sequence[Block], word_pairs: WordPairs | None) -> bool:
 
 
 def _examiner(
-    corpora: Corpora, sample: Sequence[Block], held_out: dict[str, Sequence[Block]], difference: int, is_exact: bool
+    corpora: Corpora,
+    sample: Sequence[Block],
+    held_out: dict[str, Sequence[Block]],
+    difference: int,
+    tokenizers: list[Tokenizer | None],
 ) -> Examiner:
     num_sides = 2 if corpora.languages else 1
     examples = [example for block in sample for example in block.examples()]
@@ -192,7 +205,7 @@ def _examiner(
             of_side.update(text.split())
     return Examiner(
         filters=corpora.filters,
-        tokenizers=_tokenizers(examples, num_sides, corpora, is_exact),
+        tokenizers=tokenizers,
         held_out=sets,
         near_duplicates=NearDuplicates(sets, examples[:NEAR_SAMPLE]),
         held_out_words=words,
@@ -200,19 +213,45 @@ def _examiner(
     )
 
 
+@dataclass(frozen=True)
+class _Read:
+    """The examples of some blocks of a corpus, as training reads them."""
+
+    reader: CorpusReader
+    blocks: Sequence[Block]
+
+    @property
+    def name(self) -> str:
+        return self.reader.name
+
+    @property
+    def tag(self) -> str | None:
+        return self.blocks[0].tag if self.blocks else None
+
+    def __iter__(self) -> Iterator[Example]:
+        for block in self.blocks:
+            pairs = block.labelled is None
+            yield from map(Pair, block.encoded(0), block.columns[1]) if pairs else block.examples()
+
+
 def _tokenizers(
-    examples: Sequence[Example], num_sides: int, corpora: Corpora, is_exact: bool
+    corpora: Corpora, read: Sequence[_Read], sample: Sequence[Block], is_exact: bool
 ) -> list[Tokenizer | None]:
-    """Return the tokenizer of each side: the given ones, if `is_exact` those of training, or smaller ones of these
-    examples."""
+    """Return the tokenizer of each side: the given ones, if `is_exact` those of training, or smaller ones of a
+    sample."""
+    num_sides, config = 2 if corpora.languages else 1, corpora.tokenizer
     if corpora.tokenizers is not None:
         return [corpora.tokenizers.source, corpora.tokenizers.target][:num_sides]
-    config, rules = corpora.tokenizer, PairFilter(corpora.filters)
-    if not is_exact:
-        size = min(config.vocab_size, SAMPLE_VOCABULARY)
+    sides: list[Iterable[str]]
+    if is_exact:
+        text = TokenizerText(read, corpora.filters, config, corpora.seed)
+        sides = [text.side(side) for side in range(num_sides)]
+    else:
+        rules, size = PairFilter(corpora.filters), min(config.vocab_size, SAMPLE_VOCABULARY)
         config = config.model_copy(update={"vocab_size": size, "sample_lines": SAMPLE_LINES})
-    kept = [example.texts for example in examples if rules.rejects_text(example) is None]
-    sides = [[texts[side] for texts in kept] for side in range(num_sides)]
+        examples = chain.from_iterable(block.examples() for block in sample)
+        kept = [example.texts for example in examples if rules.rejects_text(example) is None]
+        sides = [[texts[side] for texts in kept] for side in range(num_sides)]
     if config.shared:
         return [_tokenizer(chain(*sides), config, corpora.seed)] * num_sides
     return [_tokenizer(side, config, corpora.seed) for side in sides]

@@ -47,7 +47,7 @@ def trained(capfd, folder, *arguments):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"tokenizer": {"vocab_size": 500}, "model": {"d_model": 16}},
+        {"tokenizer": {"kind": "bpe", "vocab_size": 500}, "model": {"d_model": 16}},
         {"tokenizer": {"vocab_size": 500}, "model": {"d_model": 16, "max_length": 20}},
         {"training": {"init_from": "START"}},
         {"tokenizer": {"init_from": "START"}, "model": {"d_model": 16}},
@@ -65,6 +65,16 @@ def test_the_filters_of_check_drop_what_those_of_training_drop(tmp_path, capfd, 
     has_less_room = "max_length" in settings.get("model", {})
     assert ("data.filters.max_length: 19 instead of 40, because model.max_length is 20" in err) == has_less_room
     assert ("data.filters.max_length: 19 instead of 40" in log) == has_less_room
+
+
+@pytest.mark.parametrize(
+    ("source", "size", "are_exact"), [({}, 300, True), ({"noise": {"typos": 0.5}}, 300, False), ({}, 8001, False)]
+)
+def test_lengths_are_exact_where_the_tokenizers_are_those_of_training(tmp_path, capfd, source, size, are_exact):
+    part = {"source": "a.en", "target": "a.de", **source}
+    path = write_config(tmp_path, PAIRS, data={"train": part}, tokenizer={"vocab_size": size})
+    out, _ = checked(capfd, path, "--format", "json")
+    assert json.loads(out)["lengths_are_exact"] == are_exact
 
 
 SIZES = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1}
