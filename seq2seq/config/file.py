@@ -139,7 +139,9 @@ def _described(error: ValidationError, values: dict[str, Any]) -> Iterator[tuple
     from seq2seq.config.problems import describe
 
     for found in error.errors():
-        location = tuple(part for part in found["loc"] if part not in (ONE, NAMED))
+        location = found["loc"]
+        if location[:2] == ("data", "valid") and location[2:3] in ((ONE,), (NAMED,)):
+            location = location[:2] + location[3:]
         if location[:3] == ("data", "train", 0) and not isinstance(values["data"]["train"], (list, tuple)):
             location = location[:2] + location[3:]
         problem = {**found, "loc": location}

@@ -90,7 +90,9 @@ _COMMANDS_OF = {name: command for command, names in COMMANDS.items() for name in
 
 def describe(problem: Mapping[str, Any]) -> str:
     """Return one line for a pydantic problem: the path of the key, what is wrong, and what is expected."""
-    location = tuple(part for part in problem["loc"] if part != "[key]")
+    location = problem["loc"]
+    if location[-1:] == ("[key]",) and problem["type"] != "extra_forbidden":  # pydantic's word for a key that is wrong
+        location = location[:-1]
     key = _cut(".".join(part if isinstance(part, str) else shown(part) for part in location)) or "config"
     value = problem["input"]
     match problem["type"]:

@@ -1,11 +1,16 @@
 """Keys of a configuration as users write them: entries of lists, names of digits, and names of other toolkits."""
 
+import json
+import re
+
 import pytest
 from test_config import MINIMAL, folder, parse, problems
 
+from seq2seq.config import file as config_file
 from seq2seq.config.file import settings_of
 from seq2seq.config.problems import _KEYS_OF, _all_keys
 from seq2seq.config.schema import Config
+from seq2seq.errors import ConfigError
 from seq2seq.tasks.run_folder import changes
 
 __all__ = ["folder"]  # the fixture
@@ -80,3 +85,18 @@ def test_a_setting_without_entries_is_a_list_in_messages_too(folder):
     settings = dict(settings_of(parse(folder, MINIMAL, *given).model_dump(mode="json")))
     assert settings["training.trackers"] == []
     assert settings["data.label_names"] == {}
+
+
+@pytest.mark.parametrize("name", ["[key]", "[one]", "[named]"])  # which pydantic puts into the paths of keys
+@pytest.mark.parametrize(
+    "section", ["", "data.", "data.train.", "data.valid.", "data.test.", "model.", "data.filters."]
+)
+@pytest.mark.parametrize("value", [None, 1, {"tsv": "x"}, []])
+def test_a_key_that_is_a_word_of_the_reader_of_configs_is_told_by_its_name(section, name, value):
+    config = {"data": {"train": {"tsv": "x"}, "valid": {"tsv": "x"}}}
+    place = config
+    for part in section.split(".")[:-1]:
+        place = place.setdefault(part, {})
+    place[name] = value
+    with pytest.raises(ConfigError, match=re.escape(f"{section}{name}: ")):
+        config_file.parse(json.dumps(config))

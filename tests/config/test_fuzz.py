@@ -23,7 +23,7 @@ FUZZ = settings(
 KEYS = st.sampled_from(
     ["data", "train", "valid", "test", "source", "target", "tsv", "jsonl", "hub", "model", "training", "preset",
      "d_model", "max_steps", "betas", "search", "beam_size", "weight", "seed", "task", "init_from", "filters",
-     "evaluation", "metrics"]
+     "evaluation", "metrics", "[key]", "[one]", "[named]"]
 )  # fmt: skip
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=12),
