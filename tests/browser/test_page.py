@@ -29,13 +29,16 @@ TEXT = "one four two! Three nine.\nsix."
 def browser():
     with playwright.sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS.split())
-        chromium.new_context().new_page()  # another page beside an open one is had for less than half the time
+        chromium.new_context().new_page()  # a page beside an open one opens in less than half the time
         yield chromium
         chromium.close()
 
 
 class Shown:
-    """A page, and what went wrong in it; one with options, or whose clock or network is changed, is `alone`."""
+    """A page, and what went wrong in it.
+
+    A page with options, or whose clock or network a test changes, is `alone`, in a context of its own.
+    """
 
     def __init__(self, browser, url, *, alone=False, **options):
         self.context = browser.new_context(**options) if alone or options else browser.contexts[0]

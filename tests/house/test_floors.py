@@ -81,7 +81,7 @@ def _running_with_the_file(tree: ast.AST):
 
 @dataclass
 class Facts:
-    """What the laws ask of a file of the package; its tree would be a hundred times as large."""
+    """The facts of a file of the package that the laws concern; its tree is a hundred times as large."""
 
     imported: set[str]
     imported_with_the_file: set[str]

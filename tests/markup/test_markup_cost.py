@@ -1,4 +1,4 @@
-"""Documents cost what their size costs: time and memory grow with it, whatever they are made of.."""
+"""Documents cost what their size costs: time and memory grow with it, whatever they are made of."""
 
 import contextlib
 import tracemalloc

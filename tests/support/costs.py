@@ -49,7 +49,7 @@ def families() -> Iterator[tuple[str, Callable[[int], str]]]:
 
 
 def bounded(count: int, family: Callable[[int], str]) -> int:
-    """`count`, or fewer where a unit has more than three characters: no text is longer than of so many of three."""
+    """`count`, or, if a unit of the family is longer than three characters, the number of units of the same length."""
     length = len(family(2)) - len(family(1))
     return count * 3 // max(length, 3)
 

@@ -47,7 +47,7 @@ class Forked:
 
     def _run(self, work: Callable[[], Any], folder: Path | None, environment: dict[str, str]) -> None:
         code = 1
-        gc.freeze()  # what the tests left: freed here, it would wait for threads and close files that it has no more
+        gc.freeze()  # objects of the tests that are freed here would wait for threads, which only the parent has
         try:
             for number, (file, name) in enumerate(zip(self._files, ("stdout", "stderr"), strict=True), start=1):
                 os.dup2(file.fileno(), number)

@@ -38,7 +38,7 @@ MODEL = ModelConfig(preset="tiny", d_model=32, num_heads=2, d_ff=48, dropout=0.0
 
 
 def sharded_weights():
-    """The class, imported for these tests alone: its parts of torch take a second, also where no test runs."""
+    """The class. It is imported here because it takes a second, which collection would pay where no test of it runs."""
     from seq2seq.training.sharding import ShardedWeights
 
     return ShardedWeights
