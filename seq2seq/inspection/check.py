@@ -119,9 +119,8 @@ def check_corpora(
     held_out_blocks = {reader.name: list(reader.blocks()) for reader in held_out}
     sample = [list(islice(reader.blocks(), SAMPLE_BLOCKS + 1)) for reader in train]
     is_whole = bool(sample) and all(len(part) <= SAMPLE_BLOCKS for part in sample)
-    is_exact = corpora.has_exact_tokenizers
-    if corpora.tokenizers is None:
-        is_exact = is_whole and corpora.tokenizer.vocab_size <= SAMPLE_VOCABULARY and corpora.have_all_text
+    has_all = is_whole and corpora.tokenizer.vocab_size <= SAMPLE_VOCABULARY and corpora.have_all_text
+    is_exact = has_all if corpora.tokenizers is None else corpora.has_exact_tokenizers
     difference = sum(reader.line_counts[-1] - reader.line_counts[0] for reader in train)
     blocks = list(chain.from_iterable(sample)) or list(chain.from_iterable(held_out_blocks.values()))
     tokenizers = _tokenizers(corpora, [_Read(*each) for each in zip(train, sample, strict=True)], blocks, is_exact)
