@@ -140,7 +140,7 @@ def _described(error: ValidationError, values: dict[str, Any]) -> Iterator[tuple
 
     for found in error.errors():
         location = found["loc"]
-        if location[:2] == ("data", "valid") and location[2:3] in ((ONE,), (NAMED,)):
+        if location[:3] in (("data", "valid", ONE), ("data", "valid", NAMED)):
             location = location[:2] + location[3:]
         if location[:3] == ("data", "train", 0) and not isinstance(values["data"]["train"], (list, tuple)):
             location = location[:2] + location[3:]

@@ -47,12 +47,6 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in FILES}
 
 
-def imports(path: Path, name: str, top_level_only: bool = False) -> set[str]:
-    """The modules of the package that a file imports, anywhere in it or only where the import runs with the file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return modules_of(_running_with_the_file(tree) if top_level_only else ast.walk(tree), path, name)
-
-
 def modules_of(nodes: Iterable[ast.AST], path: Path, name: str) -> set[str]:
     """The modules of the package that the imports among the nodes bring into a file."""
     found = set()
@@ -94,8 +88,7 @@ class Facts:
 def facts(path: Path) -> Facts:
     name, tree = module_name(path), ast.parse(path.read_text(encoding="utf-8"))
     nodes = list(ast.walk(tree))
-    top = modules_of(_running_with_the_file(tree), path, name)
-    found = Facts(modules_of(nodes, path, name), top)
+    found = Facts(modules_of(nodes, path, name), modules_of(_running_with_the_file(tree), path, name))
     for node in nodes:
         if isinstance(node, ast.ClassDef):
             found.classes.append(node.name)
@@ -298,5 +291,8 @@ def test_the_walk_sees_imports_of_every_kind(tmp_path):
         "import seq2seq.errors\nfrom seq2seq import lines\nfrom . import config\n"
         "def later():\n    from seq2seq.runtime import start\n"
     )
-    assert imports(path, "seq2seq.sample") == {"seq2seq.errors", "seq2seq.lines", "seq2seq.config", "seq2seq.runtime"}
-    assert "seq2seq.runtime" not in imports(path, "seq2seq.sample", top_level_only=True)
+    tree = ast.parse(path.read_text())
+    walks = ast.walk(tree), _running_with_the_file(tree)
+    everywhere, at_once = (modules_of(nodes, path, "seq2seq.sample") for nodes in walks)
+    assert everywhere == {"seq2seq.errors", "seq2seq.lines", "seq2seq.config", "seq2seq.runtime"}
+    assert at_once == everywhere - {"seq2seq.runtime"}
