@@ -37,14 +37,15 @@ if hasattr(signal, "SIGHUP"):  # nohup has it ignored
 
 def pytest_collection_finish():
     """Objects of modules and of collected tests live as long as the process, so that looking for garbage among them
-    takes time and finds none."""
+    takes time and finds none. What the tests make is looked at less often than by default, which halves that time."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
 def _seeded():
-    torch.manual_seed(0)
-    return
+    # Without a GPU in use, `torch.manual_seed` formats the stack for each kind of accelerator: 2 ms for each test.
+    (torch if torch.cuda.is_initialized() else torch.default_generator).manual_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,7 @@
 import math
 import random
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,19 +160,28 @@ def test_an_interval_over_seeds_contains_the_mean_of_many_trainings():
     assert rows[0].half_width > 1.96 * 0.4 / math.sqrt(2)
 
 
+def compared(command: str, folder: Path) -> list[str]:
+    """What is typed to compare two systems, whose files are written."""
+    for name in ("one", "two", "reference"):
+        (folder / name).write_text("a man rides\nthe dog\n")
+    one, two, reference = (str(folder / name) for name in ("one", "two", "reference"))
+    return {"bleu": ["bleu", reference, one, two], "compare": ["compare", one, two, "-r", reference]}[command]
+
+
 @pytest.mark.parametrize("value", ["abc", "-3", "1.5", "", "9" * 5000])
 @pytest.mark.parametrize("command", ["bleu", "compare"])
 def test_a_seed_that_is_none_is_refused_before_any_work(command, value, tmp_path, monkeypatch, capsys):
-    for name in ("one", "two", "reference"):
-        (tmp_path / name).write_text("a man rides\nthe dog\n")
-    one, two, reference = (str(tmp_path / name) for name in ("one", "two", "reference"))
-    typed = {"bleu": ["bleu", reference, one, two], "compare": ["compare", one, two, "-r", reference]}[command]
     monkeypatch.setenv("SACREBLEU_SEED", value)
-    assert main(typed) == 2
+    assert main(compared(command, tmp_path)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("s2s: SACREBLEU_SEED=")
+    one, reference = str(tmp_path / "one"), str(tmp_path / "reference")
     assert main(["bleu", reference, one]) == 0, "one system is not resampled"
     assert main(["bleu", reference, one, "--confidence"]) == 2
-    for seed in ("7", "none", "NONE", "0"):
-        monkeypatch.setenv("SACREBLEU_SEED", seed)
-        assert main(typed) == 0
+
+
+@pytest.mark.parametrize("seed", ["7", "none", "NONE", "0"])
+@pytest.mark.parametrize("command", ["bleu", "compare"])
+def test_a_number_and_none_are_seeds(command, seed, tmp_path, monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", seed)
+    assert main(compared(command, tmp_path)) == 0

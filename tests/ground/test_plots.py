@@ -140,7 +140,11 @@ def test_a_real_models_attention_fits_the_map(tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    folder = tmp_path / "runs" / "demo"
+    return write_run(tmp_path)
+
+
+def write_run(place: Path) -> Path:
+    folder = place / "runs" / "demo"
     folder.mkdir(parents=True)
     with open(folder / "metrics.jsonl", "w", encoding="utf-8") as stream:
         for record in records():
@@ -150,7 +154,7 @@ def run(tmp_path):
 
 def test_plot_draws_the_run_anew_and_names_the_picture(run, capsys):
     assert main(["plot", str(run)]) == 0
-    assert capsys.readouterr().out == f"{run / 'curves.png'}\n"
+    assert capsys.readouterr() == (f"{run / 'curves.png'}\n", "")
     assert (run / "curves.png").read_bytes().startswith(PNG)
 
 
@@ -175,15 +179,21 @@ def test_plot_takes_no_other_path_in_a_run_for_it(run, capsys, name):
     assert not (run / "curves.png").exists()
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> bytes:
+    """The picture of the run."""
+    run = write_run(tmp_path_factory.mktemp("whole"))
+    assert main(["plot", str(run), "-o", str(run / "whole.png")]) == 0
+    return (run / "whole.png").read_bytes()
+
+
 @pytest.mark.parametrize("broken", ["[1]", "half a li", '{"step": 210, "lo', ""])
 @pytest.mark.parametrize("places", [[2], [1, 3], [-1]], ids=str)
-def test_broken_lines_are_named_and_the_others_are_drawn(places, broken, run, capsys):
+def test_broken_lines_are_named_and_the_others_are_drawn(places, broken, run, whole, capsys):
     """The last may have been cut off by a crash; `s2s runs` counts the same lines."""
     path = run / "metrics.jsonl"
     lines = path.read_text().splitlines()
     numbers = [place if place > 0 else len(lines) + 1 for place in places]
-    assert main(["plot", str(run), "-o", str(run / "whole.png")]) == 0
-    assert capsys.readouterr().err == ""
     for number in numbers:
         lines.insert(number - 1, broken)
     path.write_text("".join(f"{line}\n" for line in lines))
@@ -192,7 +202,7 @@ def test_broken_lines_are_named_and_the_others_are_drawn(places, broken, run, ca
     count = "1 broken line" if len(places) == 1 else "2 broken lines"
     named = ", ".join(f"line {number}" for number in numbers)
     assert warning == f"s2s: warning: {path}: {count} left out ({named})"
-    assert (run / "rest.png").read_bytes() == (run / "whole.png").read_bytes()
+    assert (run / "rest.png").read_bytes() == whole
     assert read_run(run).broken_lines == len(places)
 
 

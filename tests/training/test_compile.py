@@ -102,6 +102,7 @@ def test_compiled_dropout_has_the_present_rate(graphs):
     assert len({*losses[0.0], *losses[1.0]}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", [{}, dict(positions="rotary", activation="swiglu", norm="rms")])
 def test_compiled_layers_are_the_layers(graphs, architecture):
     results = []
@@ -114,6 +115,7 @@ def test_compiled_layers_are_the_layers(graphs, architecture):
     torch.testing.assert_close(results[1], results[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
