@@ -1,8 +1,9 @@
 """A corpus with known rubbish, to measure `s2s filter`: `python tests/support/spoiled_tatoeba.py FOLDER [KEPT]`.
 
 Without KEPT, FOLDER gets `train.en` and `train.de`: 40,000 pairs of Tatoeba under `$S2S_DATA`. A tenth of the targets
-are those of other pairs, a tenth are copies of the source, and `spoiled.json` has their numbers. With KEPT, the folder
-that `s2s filter` wrote, the shares of spoiled and good pairs that it left out are printed.
+are those of other pairs, a tenth are copies of the source, and `spoiled.json` has their numbers. The other pairs are
+`good.en` and `good.de`. With KEPT, the folder that `s2s filter` wrote, the shares of spoiled and good pairs that it
+left out are printed.
 """
 
 import gzip
@@ -29,8 +30,10 @@ def spoil(folder: Path) -> None:
     for number in copied:
         targets[number] = pairs[number][0]
     folder.mkdir(parents=True)
+    good = sorted(set(range(PAIRS)) - set(chosen))
     for side, lines in (("en", [source for source, _ in pairs]), ("de", targets)):
         (folder / f"train.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (folder / f"good.{side}").write_text("".join(f"{lines[number]}\n" for number in good), encoding="utf-8")
     spoiled = {"moved": [number + 1 for number in moved], "copied": [number + 1 for number in copied]}
     (folder / "spoiled.json").write_text(json.dumps(spoiled))
 
