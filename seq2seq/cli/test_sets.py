@@ -21,8 +21,10 @@ from seq2seq.languages import check_direction, direction_name
 from seq2seq.lines import check_counts, read_lines
 
 if TYPE_CHECKING:
+    from seq2seq.config.description import ModelDescription
     from seq2seq.config.schema import Config
     from seq2seq.inference.pipeline import Pipeline
+    from seq2seq.text.tokenizer import TokenizerPair
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -180,13 +182,19 @@ class TranslatingModels:
     def translate(
         self, test_sets: Sequence[TestSet], outputs: Sequence[Path | None], loading: Mapping[str, Any]
     ) -> None:
-        """Let each model translate all test sets, and write the translations to `outputs`."""
+        """Let each model translate all test sets, and write the translations to `outputs`.
+
+        Raises:
+            ModelError: a model is damaged, or has another direction than the first one.
+            UserError: a model does not have the languages of a test set, or needs languages that are not named.
+        """
         from seq2seq.inference.pipeline import Pipeline
 
         given = {"n_best": 1, **{key: value for key, value in loading.items() if value is not None}}
         if given.keys() & set(LANGUAGES) and any(test_set.direction for test_set in test_sets):
             raise click.UsageError("--from and --to: the test sets of the run have directions; leave these options out")
-        first: tuple[str, Sequence[str | None]] | None = None
+        if len(self.folders) > 1:  # before the first of them translates for minutes
+            self._check_directions(dict.fromkeys(test_set.direction for test_set in test_sets), given)
         for model, folder in self.folders.items():
             pipelines: dict[tuple[str, str] | None, Pipeline] = {}
             for test_set, path in zip(test_sets, outputs, strict=True):
@@ -194,11 +202,22 @@ class TranslatingModels:
                     languages = dict(zip(LANGUAGES, test_set.direction or (), strict=False))
                     pipelines[test_set.direction] = Pipeline.load(folder, **given, **languages)
                 pipeline = pipelines[test_set.direction]
-                if test_set.direction is None:
-                    first = _same_direction(model, pipeline, first)
                 if test_set is test_sets[0]:
                     logger.info("%s: engine: %s", folder, pipeline.translator.engine_note)
                 self._translate_set(model, pipeline, test_set, path)
+
+    def _check_directions(self, directions: Iterable[tuple[str, str] | None], given: Mapping[str, Any]) -> None:
+        """Refuse models that do not have the directions of the test sets, or, if these have none, one direction."""
+        from seq2seq.store.direction import directed, single_languages
+        from seq2seq.text.direction import Direction
+
+        described = {model: _described(folder) for model, folder in self.folders.items()}
+        for direction in directions:
+            wanted = Direction(*(direction or map(given.get, LANGUAGES)))
+            sides = {model: single_languages(*directed(model, *about, wanted)) for model, about in described.items()}
+            first = next(iter(sides))
+            for model in sides if direction is None else ():
+                check_direction(model, sides[model], first, sides[first], "name models of the same direction")
 
     def _translate_set(self, model: str, pipeline: "Pipeline", test_set: TestSet, output: Path | None) -> None:
         """Let one model translate one test set, and log the lines that are degenerate or in another language."""
@@ -218,24 +237,6 @@ class TranslatingModels:
             found = test_set.off_target[model] = off_target(flags)
             words = "{lines:,} lines ({rate:.1%}) are in another language than the target".format(**found)
             logger.info("%s", ": ".join([*about, words]))
-
-
-def _same_direction(
-    model: str, pipeline: "Pipeline", first: tuple[str, Sequence[str | None]] | None
-) -> tuple[str, Sequence[str | None]]:
-    """Return the first model and its languages; refuse a model of another direction, which would translate nonsense.
-
-    Raises:
-        ModelError: the model has another direction.
-    """
-    from seq2seq.store.direction import single_languages
-
-    about = pipeline.translator.description
-    sides = single_languages(about, pipeline.translator.tokenizers) if about is not None else (None, None)
-    if first is None:
-        return model, sides
-    check_direction(model, sides, *first, "name models of the same direction")
-    return first
 
 
 def warn_of_misleading(
@@ -334,8 +335,14 @@ def _trained(folder: Path) -> Sequence[str] | None:
 
 
 def _target_language(folder: Path) -> str | None:
-    from seq2seq.interop.ctranslate2 import is_ctranslate2, read_description
-    from seq2seq.store.model_folder import load_model
+    return _described(folder)[0].target_language
 
-    description = read_description(folder)[0] if is_ctranslate2(folder) else load_model(folder).description
-    return description.target_language
+
+def _described(folder: Path) -> "tuple[ModelDescription, TokenizerPair]":
+    from seq2seq.interop.ctranslate2 import is_ctranslate2, read_description
+    from seq2seq.store.model_folder import load_outline
+
+    if is_ctranslate2(folder):
+        return read_description(folder)[:2]
+    outline = load_outline(folder)
+    return outline.description, outline.tokenizers

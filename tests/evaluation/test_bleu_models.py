@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.our_models import make_ours
+from support.our_models import make_many, make_ours
 from support.scored import SENTENCES, failing, s2s, small_run
 
 from seq2seq.cli import main
@@ -74,16 +74,49 @@ def test_a_number_of_translations_that_the_model_stores_does_not_matter(tmp_path
     assert one == other
 
 
-@pytest.mark.parametrize("command", ["bleu", "compare"])
-def test_models_of_two_directions_are_not_compared(command, run, tmp_path, capsys):
-    shutil.copytree(run / "best", tmp_path / "other")
-    path = tmp_path / "other" / "config.json"
+@pytest.fixture(scope="module")
+def shelf(run, tmp_path_factory) -> Path:
+    """Models that cannot be compared with that of the run."""
+    folder = tmp_path_factory.mktemp("shelf")
+    for name in ("turned", "damaged"):
+        shutil.copytree(run / "best", folder / name)
+    path = folder / "turned" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "source_language": "de", "target_language": "en"}))
-    models = [str(run), str(tmp_path / "other")]
+    (folder / "damaged" / "model.safetensors").write_bytes(b"text")
+    make_many(folder / "many", ["en", "fr"], ["de", "fr"], "source")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("other", "languages", "said"),
+    [
+        ("turned", [], "{other}: translates de-en, but {run} translates en-de; name models of the same direction"),
+        ("many", [], "{other}: name the language with --to; it has de, fr"),
+        ("many", ["--from", "en", "--to", "fr"], "--to fr: {run} has de alone; name another model"),
+        ("many", ["--from", "de", "--to", "de"], "--from de: {run} has en alone; name another model"),
+        ("many", ["--to", "xx"], "--to xx: "),
+        ("damaged", [], "damaged"),
+    ],
+)
+@pytest.mark.parametrize("command", ["bleu", "compare"])
+def test_models_that_cannot_be_compared_are_refused_before_one_translates(
+    command, other, languages, said, run, shelf, capsys
+):
+    models = [str(run), str(shelf / other)]
     typed = models if command == "compare" else [part for model in models for part in ("--model", model)]
-    assert main([command, *typed, "--test-set", "odd"]) == 2
-    said = f"s2s: {models[1]}: translates de-en, but {models[0]} translates en-de; name models of the same direction"
-    assert capsys.readouterr().err.splitlines()[-1] == said
+    assert main([command, *typed, "--test-set", "odd", *languages]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "no view by rare words" not in line]
+    assert line.startswith("s2s: ")
+    assert said.format(run=models[0], other=models[1]) in line
+
+
+@pytest.mark.parametrize("command", ["bleu", "compare"])
+def test_a_model_of_many_languages_is_compared_in_the_direction_of_another(command, run, shelf, capsys):
+    models = [str(run), str(shelf / "many")]
+    typed = models if command == "compare" else [part for model in models for part in ("--model", model)]
+    assert main([command, *typed, "--test-set", "odd", "--from", "en", "--to", "de"]) == 0
+    printed = capsys.readouterr().out
+    assert all(model in printed for model in models)
 
 
 def test_test_sets_are_named_in_text_too(run):
