@@ -180,10 +180,10 @@ def _print(
             title = [test_set.name] if test_set.name else []
             lines += ["", *title, *table] if lines else [*title, *table]
         else:
-            scored, plain = _score(test_set, own, confidence, width, score_only)
+            scored, plain, figures = _score(test_set, own, confidence, width, score_only)
             lines += [f"{test_set.name}: {line}" if test_set.name else line for line in plain]
-            for record in scored if test_set.direction is not None else ():
-                means.setdefault(record["name"], []).append(record["score"])
+            for metric, figure in figures.items() if test_set.direction is not None else ():
+                means.setdefault(metric, []).append(figure)
         records += [named | record for record in scored]
     for metric, values in means.items():
         if len(values) > 1:
@@ -198,8 +198,8 @@ def _print(
 
 def _score(
     test_set: TestSet, scoring: Mapping[str, Any], confidence: bool, width: int, score_only: bool
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the scores of one system, as sacrebleu's JSON and as its lines."""
+) -> tuple[list[dict[str, Any]], list[str], dict[str, float]]:
+    """Return the scores of one system, as sacrebleu's JSON, as its lines, and as figures that are not rounded."""
     from seq2seq.evaluation.text import score_texts
 
     (translations,) = test_set.translations.values()
@@ -209,7 +209,8 @@ def _score(
     if test_set.off_target:
         more["off_target"] = next(iter(test_set.off_target.values()))
     records = [json.loads(score.format(width, is_json=True)) | more for score in scores]
-    return records, [f"{score.score:.{width}f}" if score_only else score.format(width) for score in scores]
+    lines = [f"{score.score:.{width}f}" if score_only else score.format(width) for score in scores]
+    return records, lines, {record["name"]: score.score for record, score in zip(records, scores, strict=True)}
 
 
 def _score_lines(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> tuple[list[dict[str, Any]], list[str]]:

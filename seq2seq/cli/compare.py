@@ -96,7 +96,7 @@ def command(
             defaults["target_language"] = modelling["target_language"]
         scoring = defaults | {key: value for key, value in scoring.items() if value is not None}
     test_set = _test_set(models, references, source, name)
-    counts = _training_counts(models, training, test_set, modelling["source_language"])
+    counted_words = _training_counts(models, training, test_set, modelling["source_language"])
     translated = {path: _file(path, test_set) for path in systems if path not in folders}
     if models is not None:
         models.outputs([test_set], output)  # the page replaces none of its files
@@ -105,7 +105,7 @@ def command(
     scoring = test_set.scoring(scoring)
     lines = [translated[path].translations for path in systems]
     warn_of_misleading(test_set.references, lines, wanted, scoring)
-    test = TestLines(test_set.name or str(references[0]), test_set.references, test_set.sources, counts)
+    test = TestLines(test_set.name or str(references[0]), test_set.references, test_set.sources, *counted_words)
     compared = compare([translated[path] for path in systems], test, wanted, apart, **scoring)
     for note in compared.notes:
         logger.warning("%s", note)
@@ -194,27 +194,25 @@ def _translated(path: Path, test_set: TestSet, modelling: Mapping[str, Any]) -> 
 
 def _training_counts(
     models: TranslatingModels | None, training: Path | None, test_set: TestSet, language: str | None
-) -> Mapping[str, int] | None:
-    """Return how often source words occur in training data; None, with a log line, if it is not available.
+) -> tuple[Mapping[str, int] | None, str]:
+    """Return how often source words occur in training data, and a note; None, with a log line, if it is not available.
 
     `language` is that of the sources, if the test set has no direction.
     """
     from seq2seq.workflows.compare.systems import training_texts
-    from seq2seq.workflows.compare.views import count_words
+    from seq2seq.workflows.compare.views import count_training_words
 
     sources = test_set.sources
-    if not sources:
-        return None
+    if not sources or (training is None and (models is None or models.config is None)):
+        return None, ""
     if training is not None:
-        return count_words(read_lines(training, options.warn_invalid(training)), sources)
-    if models is None or models.config is None:
-        return None
+        return count_training_words([read_lines(training, options.warn_invalid(training))], sources)
     try:
         language = test_set.direction[0] if test_set.direction else language
-        return count_words(training_texts(models.config, language), sources)
+        return count_training_words(training_texts(models.config, language), sources)
     except UserError as error:
         logger.info("no view by rare words: %s", error)
-        return None
+        return None, ""
 
 
 def _table(compared: "SystemComparison") -> Iterator[str]:

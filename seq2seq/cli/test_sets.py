@@ -164,6 +164,8 @@ class TranslatingModels:
                 title = name if len(directions) == 1 else f"{name} {direction_name(direction)}"
                 if direction and trained is not None and direction_name(direction) not in trained:
                     title += ZERO_SHOT
+                while title in found:  # the name of another set, such as `news en-de`
+                    title += " (2)"
                 sides = [[pair.target for pair in own]], [pair.source for pair in own]
                 found[title] = TestSet(title, *sides, direction=direction)
         return list(found.values())
@@ -271,7 +273,7 @@ def check_scoring(metrics: Sequence[str], tokenize: str | None) -> None:
 
     check_settings(metrics, tokenize)
     if "bleu" not in metrics:
-        options.only_for("BLEU, which --metrics leaves out", "tokenize")
+        options.only_for(f"BLEU, but the metrics are {', '.join(metrics)}; name it with --metrics", "tokenize")
     if set(metrics) == {"ter"}:
         options.only_for("BLEU and chrF; TER always ignores case", "lowercase")
 

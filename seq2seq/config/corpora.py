@@ -3,7 +3,7 @@
 `config` holds them as its section `data`; the part of the toolkit that reads corpora receives that section alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -162,6 +162,14 @@ def held_out_names(valid: Mapping[str, Set], tests: Mapping[str, Set]) -> dict[s
             name = f"test {name}"
         sets[name] = each
     return sets
+
+
+def also_clean(corpora: Iterable[SourceConfig]) -> Iterator[SourceConfig]:
+    """Yield each corpus, and each with noise without it too: what is held out with noise is held out without it."""
+    for corpus in corpora:
+        yield corpus
+        if corpus.noise is not None:
+            yield corpus.model_copy(update={"noise": None})
 
 
 class StageConfig(Section):

@@ -88,7 +88,7 @@ class Inputs:
         def training(source: SourceConfig) -> list[Source]:
             return [opened(source)] if config.languages is None else open_training(source, config.languages, cache)
 
-        given = _given_tokenizers(config)
+        given = given_tokenizers(config)
         initial = load_model(config.training.init_from) if config.training.init_from else None
         train = [(index, one) for index, source in enumerate(config.data.train) for one in training(source)]
         origins, sources = zip(*train, strict=True) if train else ((), ())
@@ -102,7 +102,7 @@ class Inputs:
             initial = _directed(config, initial)
         tokenizers = given if initial is None else initial.tokenizers
         config = complete(config, initial, given)
-        _check_tags(config, sources, tokenizers)
+        check_tags(config, sources, tokenizers)
         valid, tests = (
             {name: opened(source, name) for name, source in sets.items()}
             for sets in (config.data.valid_sets, config.data.test)
@@ -173,7 +173,7 @@ def completed(config: Config) -> tuple[Config, TokenizerPair | None]:
     train new ones. Corpora and weights are not read, and `training.vocabulary` is not applied; errors are those of
     `Inputs.open`.
     """
-    given = _given_tokenizers(config)
+    given = given_tokenizers(config)
     if config.training.init_from is None:
         return complete(config, None, given), given
     initial = load_outline(config.training.init_from)
@@ -297,24 +297,27 @@ def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair |
     return with_fitting_filters(config, given if initial is None else initial.tokenizers)
 
 
-def _check_tags(config: Config, sources: Iterable[Source], tokenizers: TokenizerPair | None) -> None:
+def check_tags(
+    config: Config,
+    sources: Iterable[Source],
+    tokenizers: TokenizerPair | None,
+    remedy: str = "make the folder again without --tag",
+) -> None:
     """Refuse corpora whose tag is not a piece of the source tokenizer; a new one gets `tokenizer.extra_pieces`.
 
     Raises:
-        DataError: a tag is not a piece.
+        DataError: a tag is not a piece. The message ends with the `remedy`, if the tokenizers are not new.
     """
     pieces = set(config.tokenizer.extra_pieces if tokenizers is None else tokenizers.source.text_pieces())
     for source in sources:
         if source.tag is not None and source.tag not in pieces:
-            remedy = f"add {source.tag} to tokenizer.extra_pieces"
-            if tokenizers is not None:
-                remedy = "make the folder again without --tag"
+            said = f"add {source.tag} to tokenizer.extra_pieces" if tokenizers is None else remedy
             raise DataError(
-                f"{source.name}: its sources begin with {source.tag}, which is not a piece of the tokenizer; {remedy}"
+                f"{source.name}: its sources begin with {source.tag}, which is not a piece of the tokenizer; {said}"
             )
 
 
-def _given_tokenizers(config: Config) -> TokenizerPair | None:
+def given_tokenizers(config: Config) -> TokenizerPair | None:
     """Return the tokenizers of `tokenizer.init_from`, unless there is an initial model, whose tokenizers are used.
 
     Raises:

@@ -10,6 +10,8 @@ from support.our_models import make_many, make_ours
 from support.scored import SENTENCES, failing, s2s, small_run
 
 from seq2seq.cli import main
+from seq2seq.cli.bleu import _print
+from seq2seq.cli.test_sets import TestSet as Given
 from seq2seq.config.file import load
 from seq2seq.config.schema import SearchConfig
 from seq2seq.evaluation.text import score_texts
@@ -117,6 +119,20 @@ def test_a_model_of_many_languages_is_compared_in_the_direction_of_another(comma
     assert main([command, *typed, "--test-set", "odd", "--from", "en", "--to", "de"]) == 0
     printed = capsys.readouterr().out
     assert all(model in printed for model in models)
+
+
+@pytest.mark.parametrize("width", [0, 1])
+def test_the_mean_is_that_of_scores_that_are_not_rounded(width, capsys):
+    for seed in range(8):
+        references = ["a man rides a bicycle", "two dogs run along the beach"]
+        systems = [[references[seed % 2], f"a man {'x' * seed}"], [f"two dogs run {'y' * seed}", "a"]]
+        sets = [
+            Given(f"set {language}", [references], translations={"m": lines}, direction=("en", language))
+            for language, lines in zip(("de", "fr"), systems, strict=True)
+        ]
+        _print(sets, {"metrics": ["chrf"]}, "text", width, False, False, True)
+        exact = [score_texts(lines, references, ["chrf"])[0].score for lines in systems]
+        assert capsys.readouterr().out.splitlines()[-1] == f"mean of 2: {sum(exact) / 2:.{width}f}"
 
 
 def test_test_sets_are_named_in_text_too(run):

@@ -9,6 +9,8 @@ import pytest
 from support.compared import REFERENCE, spoiled
 from support.many_directions import CONFIG as MANY
 from support.many_directions import write_corpora
+from support.number_words import sentences
+from support.our_models import make_many
 from support.run_folders import make_run
 
 from seq2seq.cli import main
@@ -18,11 +20,12 @@ from seq2seq.cli.test_sets import TranslatingModels
 from seq2seq.config import file as config_file
 from seq2seq.lines import read_lines
 from seq2seq.text.words import character_spans, word_spans
+from seq2seq.workflows.compare import views
 from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import page
 from seq2seq.workflows.compare.systems import System, run_of
-from seq2seq.workflows.compare.views import count_words
+from seq2seq.workflows.compare.views import count_words, num_words
 
 HOSTILE = ["<b>bold</b>", "&lt;mark&gt;", "</mark>", "<mark>", '"x"', "<!--", "</dd></dl>"]
 
@@ -174,8 +177,16 @@ def test_rare_words_are_those_of_the_training_sources_in_the_language_of_the_tes
     models = TranslatingModels({}, config_file.load(tmp_path / "many.yaml"), tmp_path)
     lines = {name: list(read_lines(tmp_path / name)) for name in ("train.en", "train.de", "small.en")}
     sources = lines["train.en"] + lines["train.de"]
-    found = _training_counts(models, None, Given("zero", [sources], sources, direction=direction), named)
-    assert found == count_words([line for name in read for line in lines[name]], sources)
+    test_set = Given("zero", [sources], sources, direction=direction)
+    expected = count_words([line for name in read for line in lines[name]], sources)
+    assert _training_counts(models, None, test_set, named) == (expected, "")
+    for most in (60, 3 * len(lines["train.en"])):  # of each corpus equally, so that none is passed over
+        monkeypatch.setattr(views, "MOST_TRAINING_LINES", most)
+        found, note = _training_counts(models, None, test_set, named)
+        share = most // len(read)
+        assert found == count_words([line for name in read for line in lines[name][:share]], sources)
+        longest = max(len(lines[name]) for name in read)
+        assert note == (f"Counted in the first {share} lines of each training corpus." if share < longest else "")
 
 
 def test_what_a_resume_trains_again_counts_once(tmp_path):
@@ -190,3 +201,28 @@ def test_what_a_resume_trains_again_counts_once(tmp_path):
         systems.append(System(name, REFERENCE, None, run_of(path)))
     found = compare(systems, Lines("set", [REFERENCE]), ["chrf"], apart=True).curves.points["bleu"]
     assert found["whole"] == found["resumed"] == [(40, 40 / 3600, 40.0, 30.0)]
+
+
+@pytest.mark.parametrize("mark", [".", ",", " -", " ...", "!?", " «", "、"])
+def test_punctuation_is_no_word(mark):
+    for row in sentences(20, 3):
+        marked = " ".join(f"{word}{mark}" for word in row)
+        assert num_words(" ".join(row)) == num_words(marked) == len(row)
+
+
+def test_a_set_with_the_name_of_a_direction_of_another_is_measured_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_corpora(tmp_path)
+    rows = [
+        {"source": "two", "target": other, "from": "en", "to": to} for other, to in (("zwei", "de"), ("deux", "fr"))
+    ]
+    Path("mixed.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    before, _, rest = MANY.replace("TAGS", "source").partition("  test: {")
+    named = "'mixed en-de': {source: valid.en, target: valid.de, from: en, to: de}"
+    mixed = "mixed: {jsonl: mixed.jsonl, from_column: from, to_column: to}"
+    model = make_many(tmp_path / "model", ["en", "de"], ["de", "en", "fr"], "source")
+    for sets in (f"{mixed}, {named}", f"{named}, {mixed}"):
+        Path("many.yaml").write_text(f"{before}  test: {{{sets}, {rest}", encoding="utf-8")
+        found = TranslatingModels({}, config_file.load(tmp_path / "many.yaml"), model)
+        lengths = [len(test_set.sources) for test_set in found.test_sets(None, (), ())]
+        assert sorted(lengths) == [1, 1, 12, 12, 12]

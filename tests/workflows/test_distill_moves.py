@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.number_words import sentences
 from support.our_models import make_ours
 
+from seq2seq.config.corpora import NoiseConfig
 from seq2seq.config.values import PARTS_FILE
-from seq2seq.errors import UserError
+from seq2seq.errors import DataError, UserError
 from seq2seq.files import read_object, record
-from seq2seq.workflows.augment.request import prepare
+from seq2seq.inspection.overlap import normalise
+from seq2seq.workflows.augment.request import Request, prepare
 from seq2seq.workflows.distill.request import Distillation
 from seq2seq.workflows.distill.steps import RESULT, Student
 from seq2seq.workflows.parts import PartCounts, finish_folder, open_parts, write_part
@@ -66,10 +69,12 @@ def project(shelf, tmp_path, monkeypatch) -> Path:
     return tmp_path / "project"
 
 
-def student(*, teacher="teacher", output="out", text="more.en", pairs: str | None = None, **changes: str) -> Student:
+def student(
+    *, teacher="teacher", output="out", text="more.en", pairs: str | None = None, genuine=False, **changes: str
+) -> Student:
     overrides = tuple(f"{key.replace('__', '.')}={value}" for key, value in changes.items())
     wanted = Distillation((Path(teacher),), Path("student.yaml"), Path(output), (Path(text),), overrides,
-                          pairs=pairs and Path(pairs))  # fmt: skip
+                          pairs=pairs and Path(pairs), has_genuine=genuine, is_forced=genuine)  # fmt: skip
     return Student(wanted)
 
 
@@ -125,14 +130,71 @@ def test_a_project_that_was_moved_has_the_same_student_and_pairs(project, monkey
     assert (student()._identity(), identity_of_pairs()) == before
 
 
-def test_teachers_do_not_read_the_tag_of_back_translations(project):
+def write_tagged(folder: Path) -> None:
+    """Write a folder of back-translations with a tag."""
     identity = {"options": {"tag": "<back>"}, "languages": {"source": "en", "target": "de"}}
-    with open_parts(Path("back"), identity, {}) as description:
-        write_part(Path("back"), 0, [{"source": "<back> A dog.", "target": "Ein Hund."}], PartCounts(1, 1))
-        finish_folder(Path("back"), description, 1, PartCounts(1, 1))
+    with open_parts(folder, identity, {}) as description:
+        write_part(folder, 0, [{"source": "<back> A dog.", "target": "Ein Hund."}], PartCounts(1, 1))
+        finish_folder(folder, description, 1, PartCounts(1, 1))
+
+
+BOTH = "[{source: train.en, target: train.de}, {jsonl: back}]"
+
+
+def test_teachers_do_not_read_the_tag_of_back_translations(project):
+    write_tagged(Path("back"))
     Path("out").mkdir()
-    source, *_ = student(data__train="[{source: train.en, target: train.de}, {jsonl: back}]")._wanted_pairs().texts
+    source, *_ = student(data__train=BOTH)._wanted_pairs().texts
     assert gzip.decompress(source.read_bytes()).decode() == "A man has 2 dogs.\nA dog.\n"
+
+
+EXTRA = {"tokenizer": "{vocab_size: 300, extra_pieces: [<back>]}"}
+OWN = {"tokenizer": "{vocab_size: 300}"}
+REFUSED = {
+    "the teacher's tokenizer": ({"tokenizer": "{sampling: 0.1}"}, "name it in tokenizer.extra_pieces, for a new "),
+    "tokenizer.init_from": ({}, "make the folder again without --tag"),
+    "a new tokenizer": (OWN, "add <back> to tokenizer.extra_pieces"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_tag_that_the_student_cannot_read_is_refused_before_the_teachers_translate(name, project):
+    write_tagged(Path("back"))
+    changes, remedy = REFUSED[name]
+    with pytest.raises(DataError, match=f"begin with <back>, which is not a piece of the tokenizer; {remedy}"):
+        student(genuine=True, data__train=BOTH, **changes).make()
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("given", [{"genuine": True, **EXTRA}, OWN], ids=["a piece", "only for the teachers"])
+def test_a_tag_that_the_student_can_read_or_need_not_is_no_obstacle(given, project, monkeypatch):
+    write_tagged(Path("back"))
+    monkeypatch.setattr(Student, "_take_steps", lambda *_: None)
+    student(data__train=BOTH, **given).make()
+    assert (Path("out") / RESULT).exists()
+
+
+SIDES = {"en": 7, "de": 8}  # the seeds of their lines
+
+
+@pytest.mark.parametrize("kind", NoiseConfig.kinds)
+@pytest.mark.parametrize("name", ["valid", "test.news"])
+def test_sets_with_noise_are_held_out_without_it_too(name, kind, project):
+    """Sets of the student, and of the run of a teacher, in both of which they have the noise."""
+    Path("out").mkdir()
+    lines = {side: [f"{' '.join(sentence)}." for sentence in sentences(20, seed)] for side, seed in SIDES.items()}
+    for side, texts in lines.items():
+        Path(f"noisy.{side}").write_text("".join(f"{text}\n" for text in texts))
+    noisy = f"{{source: noisy.en, target: noisy.de, noise: {{{kind}: 1}}}}"
+    own = prepare(student(**{f"data__{name.replace('.', '__')}": noisy})._wanted_pairs()).job.held_out
+    assert own >= set(map(normalise, lines["en"]))
+    key = name.rpartition(".")[2]
+    shutil.move("teacher", "runs/old/best")
+    Path("runs/old/config.yaml").write_text(
+        CONFIG.replace(f"{key}: {{source: valid.en, target: valid.de}}", f"{key}: {noisy}")
+    )
+    of_run = prepare(Request((Path("runs/old"),), (Path("more.en"),), Path("pairs"))).job.held_out
+    assert of_run >= set(map(normalise, lines["en"] + lines["de"]))
 
 
 CHANGES: dict[str, Callable[[], object]] = {

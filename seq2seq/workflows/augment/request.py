@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.config import file as config_file
+from seq2seq.config.corpora import also_clean
 from seq2seq.config.values import PARTS_FILE
 from seq2seq.data.directions import open_named
 from seq2seq.data.file_facts import combined_fingerprint
@@ -232,21 +233,22 @@ def _checked_models(job: AugmentJob, request: Request) -> tuple[dict[str, str | 
     return {"source": source, "target": target}, shared
 
 
-def texts_of_runs(models: Iterable[Path]) -> Iterator[str]:
+def texts_of_runs(models: Iterable[Path], remedy: str) -> Iterator[str]:
     """Yield both sides of the validation and test sets of the runs that models belong to.
 
-    Both sides, because a model of many directions may translate from the language of the targets.
+    Both sides, because a model of many directions may translate from the language of the targets. If the sets of a run
+    cannot be read, a warning ends with the `remedy`.
     """
     for model in models:
         if run := run_of_model(find_model(model)):
-            yield from _texts_of_sets(run / RUN_CONFIG)
+            yield from _texts_of_sets(run / RUN_CONFIG, remedy)
 
 
 def _held_out(request: Request) -> Iterator[str]:
     for path in request.held_out:
         yield from read_lines(path)
     if request.has_sets_of_runs:
-        yield from texts_of_runs(request.models)
+        yield from texts_of_runs(request.models, "name them with --held-out")
 
 
 def _warn_of_unknown_sets(request: Request) -> None:
@@ -260,14 +262,13 @@ def _warn_of_unknown_sets(request: Request) -> None:
             return
 
 
-def _texts_of_sets(run_config: Path) -> Iterator[str]:
+def _texts_of_sets(run_config: Path, remedy: str) -> Iterator[str]:
     try:
         config = config_file.load(run_config, check_files=False)
         sides = config.source_language, config.target_language
-        for name, each in (*config.data.valid_sets.items(), *config.data.test.items()):
-            for pair in open_named(each, name, config.languages, sides):
+        sets = *config.data.valid_sets.items(), *config.data.test.items()
+        for name, corpus in [(name, corpus) for name, each in sets for corpus in also_clean([each])]:
+            for pair in open_named(corpus, name, config.languages, sides):
                 yield from pair.texts
     except UserError as error:
-        logger.warning(
-            "the held-out sets of %s are not left out: %s; name them with --held-out", run_config.parent, error
-        )
+        logger.warning("the held-out sets of %s are not left out: %s; %s", run_config.parent, error, remedy)

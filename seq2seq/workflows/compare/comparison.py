@@ -111,6 +111,8 @@ class TestLines:
     """Empty where they are not known."""
     training_counts: Mapping[str, int] | None = None
     """How often the words of the sources occur in the training data; None where that is not known."""
+    training_note: str = ""
+    """The lines in which they were counted, if not in all."""
 
 
 def compare(
@@ -155,7 +157,7 @@ def compare(
             figures[row.name][metric] = Figure(found.score, found.mean, found.half_width, sd, letter, members)
     first = next(iter(scores.values()))
     by_line = {row.name: _mean_of([scores[member.name][VIEW_METRIC] for member in row.members]) for row in own}
-    lines = Lines(own, test.references[0], test.sources, test.training_counts)
+    lines = Lines(own, test.references[0], test.sources, test.training_counts, test.training_note)
     in_rows = {row.name: [scores[member.name][VIEW_METRIC] for member in row.members] for row in own}
     return SystemComparison(
         test_set=test.name,

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from seq2seq.workflows.runs import FINISHED, RunRecord, is_run, read_run
 
 SEED = "seed"
 SEARCH_FREE = ("search.record", "search.batch_tokens")  # keys that do not change translations, apart from rounding
-MOST_TRAINING_PAIRS = 1_000_000  # that are read for counts of words
 
 
 @dataclass(frozen=True)
@@ -128,19 +126,17 @@ def run_of(path: Path) -> RunRecord | None:
     return read_run(folder) if folder.is_dir() and is_run(folder) else None
 
 
-def training_texts(config: Config, language: str | None = None) -> Iterator[str]:
-    """Return the sources that a run was trained on, at most `MOST_TRAINING_PAIRS`; of a run of many directions only
-    those in a `language`, if it is named.
+def training_texts(config: Config, language: str | None = None) -> list[Iterator[str]]:
+    """Return the sources that a run was trained on, of each corpus; of a run of many directions only those in a
+    `language`, if it is named.
 
     Raises:
-        DataError: a corpus cannot be read; it may have been moved since.
+        DataError: a corpus cannot be read, also while its texts are; it may have been moved since.
         UserError: the run does not translate from the language.
     """
     if config.languages is not None and language is not None:
         language = find_language(language, config.languages.source, "--from")
-    pairs = chain.from_iterable(source.untagged() for source in _training(config, language))
-    for pair in islice(pairs, MOST_TRAINING_PAIRS):
-        yield pair.texts[0]
+    return [(pair.texts[0] for pair in source.untagged()) for source in _training(config, language)]
 
 
 def _training(config: Config, language: str | None) -> Iterator[Source]:

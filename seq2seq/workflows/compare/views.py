@@ -4,8 +4,9 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from seq2seq.evaluation.text import Score
 from seq2seq.text.words import character_spans, numbers_of, word_spans
 from seq2seq.workflows.compare.systems import Row, System
 
+MOST_TRAINING_LINES = 1_000_000  # in which words are counted
 LENGTHS = ((1, 5), (6, 10), (11, 20), (21, 40), (41, None))
 COUNTS = ((0, 0), (1, 4), (5, 19), (20, 99), (100, None))
 CHRF, PERCENT, LINES = "chrF", "%", "lines"
@@ -52,6 +54,7 @@ class Lines:
     sources: Sequence[str]
     """Empty where they are not known."""
     training_counts: Mapping[str, int] | None = None
+    training_note: str = ""
 
     def means(self, measure: Callable[[System], float | None]) -> dict[str, float | None]:
         """Return, by row, the mean of a measure over its trainings."""
@@ -76,7 +79,7 @@ def views(lines: Lines, scores: Mapping[str, Sequence[Score]]) -> list[View]:
         counts = lines.training_counts
         rarest = [min((counts.get(word, 0) for word in words_of(text)), default=None) for text in lines.sources]
         title = "chrF by the occurrences in the training data of the rarest word of the source"
-        found.append(_by_number(title, rarest, COUNTS, scores))
+        found.append(_by_number(title, rarest, COUNTS, scores, lines.training_note))
     found += [_kept(lines), _line_kinds(lines)]
     return [view for view in found if view.buckets]
 
@@ -93,9 +96,19 @@ def count_words(texts: Iterable[str], wanted: Iterable[str]) -> Counter[str]:
     return Counter(word for text in texts for word in words_of(text) if word in known)
 
 
+def count_training_words(corpora: Sequence[Iterator[str]], wanted: Iterable[str]) -> tuple[Counter[str], str]:
+    """Return how often the words of `wanted` texts occur in the corpora of a training, and a note, empty if all lines
+    were read: of large corpora, an equal number of the first lines of each counts.
+    """
+    share = MOST_TRAINING_LINES // max(len(corpora), 1)
+    counts = count_words(chain.from_iterable(islice(corpus, share) for corpus in corpora), wanted)
+    has_more = [corpus for corpus in corpora if next(corpus, None) is not None]
+    return counts, f"Counted in the first {share:,} lines of each training corpus." if has_more else ""
+
+
 def num_words(text: str) -> int:
-    """Words and punctuation marks; characters in scripts without spaces."""
-    return len(word_spans(text, character_spans(text)))
+    """Words and numbers, without punctuation; characters in scripts without spaces."""
+    return sum(any(map(str.isalnum, text[begin:end])) for begin, end in word_spans(text, character_spans(text)))
 
 
 def _by_number(
@@ -103,6 +116,7 @@ def _by_number(
     numbers: Sequence[int | None],
     ranges: Sequence[tuple[int, int | None]],
     scores: Mapping[str, Sequence[Score]],
+    note: str = "",
 ) -> View:
     """chrF of the lines whose number is in each range."""
     buckets = []
@@ -116,7 +130,7 @@ def _by_number(
             label = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
             values = {row: float(np.mean([score.of_lines(own) for score in each])) for row, each in scores.items()}
             buckets.append(Bucket(label, len(own), values))
-    return View(title, CHRF, "lines", buckets)
+    return View(title, CHRF, "lines", buckets, note)
 
 
 def _kept(lines: Lines) -> View:

@@ -16,7 +16,7 @@ from typing import Any
 
 from seq2seq import atomic
 from seq2seq.config import file as config_file
-from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.corpora import SourceConfig, also_clean
 from seq2seq.config.schema import Config
 from seq2seq.config.values import PARTS_FILE
 from seq2seq.config.yaml_text import as_yaml
@@ -31,8 +31,6 @@ from seq2seq.store.finding import BEST, CONFIG, find_model
 from seq2seq.store.model_folder import LoadedModel, load_outline, update_search
 from seq2seq.tasks.run_folder import WITHOUT_EFFECT, read_note
 from seq2seq.text.direction import Direction
-from seq2seq.text.stored import load_tokenizers
-from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
 from seq2seq.workflows.augment.checks import check_language, check_lines
 from seq2seq.workflows.augment.job import Recipe, default_search, models_stay_open
 from seq2seq.workflows.augment.request import Prepared, Request, augment, prepare, texts_of_runs
@@ -41,6 +39,7 @@ from seq2seq.workflows.distill.figures import RESULT
 from seq2seq.workflows.distill.measured import measure, page
 from seq2seq.workflows.distill.request import Distillation
 from seq2seq.workflows.distill.texts import sources, write_lines
+from seq2seq.workflows.distill.tokenizers import OF_TRAINING, check_tags, plain_tokenizers
 from seq2seq.workflows.parts import (
     NOT_IDENTITY,
     differences,
@@ -57,8 +56,6 @@ logger = logging.getLogger(__name__)
 REPORT = "report.html"
 QUANTIZATION = "int8"
 MOST_PROBED = 500  # lines of the validation set
-# Keys of `tokenizer` that a student may set and still have the teacher's tokenizers.
-OF_TRAINING = frozenset({"sampling", "sampling_nbest", "sampling_alpha"})
 # Keys of `training` that do not change the student.
 NO_EFFECT = {key.removeprefix("training.") for key in WITHOUT_EFFECT if key.startswith("training.")}
 
@@ -116,7 +113,10 @@ class Student:
         work = self.folder, self._identity(), self._told(), RESULT, self.defaults
         with models_stay_open():
             # What the first step refuses is refused here, because a folder with other data or options cannot continue.
-            texts = self._checked_texts() if find_parts(*work) is None else {}
+            is_new = find_parts(*work) is None
+            if is_new and self.request.has_genuine:
+                check_tags(self.config, self.teachers[0])
+            texts = self._checked_texts() if is_new else {}
             with open_parts(*work) as description:
                 for name, content in texts.items():
                     atomic.write_file(self.folder / name, content)
@@ -298,8 +298,9 @@ class Student:
         request, data, place = self.request, self.config.data, place or self.folder
         source, held_out = place / "source.txt.gz", place / "held_out.txt.gz"
         write_lines(source, sources(self.config, data.train))
-        own_sets = sources(self.config, [data.valid, *data.test.values()])
-        write_lines(held_out, chain(own_sets, texts_of_runs(self.teachers)))
+        own_sets = sources(self.config, also_clean([data.valid, *data.test.values()]))
+        remedy = "put the files back, or the student may learn from these lines"
+        write_lines(held_out, chain(own_sets, texts_of_runs(self.teachers, remedy)))
         return Request(
             tuple(self.teachers),
             (source, *(text.resolve() for text in request.texts)),
@@ -322,18 +323,12 @@ class Student:
         changes = [f"data.train={as_yaml(train)}"]
         if "model" not in written.model_fields_set:
             changes.append("model.preset=student")
-        if not written.tokenizer.model_fields_set - OF_TRAINING and (taken := self._plain_tokenizers()):
+        if taken := plain_tokenizers(self.config, self.teachers[0]):
             changes.append(f"tokenizer.init_from={as_yaml(str(self.teachers[0]))}")
             is_written = "tied_embeddings" in written.model.model_fields_set
             if not taken.shared and not is_written:
                 changes.append("model.tied_embeddings=decoder")
         return config_file.load(self.request.config, [*self.request.overrides, *changes])
-
-    def _plain_tokenizers(self) -> TokenizerPair | None:
-        """Return the tokenizers of the first teacher; None if a new model cannot use them, as those with tags."""
-        folder = self.teachers[0]
-        tokenizers = load_tokenizers(folder) if (folder / SOURCE_FILE).is_file() else None
-        return None if tokenizers is None or tokenizers.choices else tokenizers
 
     def _train(self) -> dict[str, Any] | None:
         from seq2seq.tasks import run
