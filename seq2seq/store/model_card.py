@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,6 +18,10 @@ from seq2seq.config.yaml_text import as_yaml, read_yaml
 from seq2seq.errors import some_of
 from seq2seq.languages import own_code
 from seq2seq.lines import shown_name
+
+_SCORE = re.compile(
+    r"\| (?P<data>(?:\\.|[^|\\])*) \| (?P<metric>[^ |]+) \| -?[\d.]+ \|"
+)  # a row of the table of scores
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,42 @@ def with_license(card: str, name: str | None) -> str:
     names = [one if _is_plain(one) else as_yaml(one) for one in name.split(", ")]
     value = f"[{', '.join(names)}]" if len(names) > 1 else names[0]
     return card.replace("---\n", f"---\nlicense: {value}\n", 1)
+
+
+def with_scores(card: str, scores: Mapping[tuple[str, str], float], metrics: Collection[str]) -> str:
+    """Return a card whose scores by these metrics are `scores`, by data set and metric; rows and entries of the front
+    matter without one are removed. A card whose front matter cannot be read is left unchanged.
+    """
+    from huggingface_hub import ModelCard
+    from yaml import YAMLError
+
+    try:
+        changed = ModelCard(card)
+    except (YAMLError, ValueError, TypeError):  # a user may have written it
+        return card
+    known = {(shown_name(_cell(data)), metric): value for (data, metric), value in scores.items()}
+    results = []
+    for result in changed.data.eval_results or ():
+        value = known.get((_cell(result.dataset_name), result.metric_type))
+        if value is not None:
+            result.metric_value = value
+        if value is not None or result.metric_type not in metrics:
+            results.append(result)
+    changed.data.eval_results = results or None
+    changed.data.metrics = list(dict.fromkeys(result.metric_type for result in results)) or None
+    if not results:
+        changed.data.model_name = None
+    rows = []
+    for line in changed.text.split("\n"):
+        row = _SCORE.match(line)
+        if row is not None and row["metric"] in metrics:
+            value = known.get((row["data"], row["metric"]))
+            if value is None:
+                continue
+            line = f"| {row['data']} | {row['metric']} | {value:.2f} |{line[row.end() :]}"
+        rows.append(line)
+    changed.text = "\n".join(rows)
+    return str(changed)
 
 
 def _is_plain(text: str) -> bool:

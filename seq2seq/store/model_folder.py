@@ -23,6 +23,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.store.direction import OPTIONS, directed
 from seq2seq.store.finding import CONFIG, GENERATION, find_model
 from seq2seq.store.footprint import WEIGHTS, check_room
+from seq2seq.store.tuning import BEFORE, TUNED, is_tuned, tuned_card, tuned_metrics
 from seq2seq.tensors import (
     FileTensors,
     Uninitialized,
@@ -51,7 +52,6 @@ NOT_IN_CONFIG = {
     "translation": {"search", "classifier", "labels", "label_names"},
     "classification": {"search", "source_language", "target_language"},
 }
-TUNED, BEFORE = "tuned", "search_before_tuning"  # keys of generation_config.json
 SIDES = {"translation": ("source", "target"), "classification": ("source",)}
 SPECIAL_IDS = ("start_id", "eos_id", "pad_id", "unk_id")
 
@@ -149,6 +149,7 @@ def update_settings(folder: Path, config: Config, is_trained: bool = False) -> b
 
 def update_search(folder: Path, search: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     """Change keys of a model folder's search settings, and store with them how they were `found`, and what they were.
+    The scores in the card are then those after the change.
 
     Raises:
         ModelError: it is not a model folder of seq2seq, or damaged.
@@ -158,9 +159,12 @@ def update_search(folder: Path, search: Mapping[str, Any], found: Mapping[str, A
         values = read_object(folder / GENERATION)
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again, or train the model anew") from error
-    before = values.get(BEFORE, values["search"])
+    before, was_tuned = values.get(BEFORE, values["search"]), is_tuned(values)
     values |= {"search": values["search"] | search, TUNED: found, BEFORE: before}
     atomic.write_file(folder / GENERATION, json_text(values).encode())
+    if (was_tuned or is_tuned(values)) and (folder / CARD).is_file():
+        card = (folder / CARD).read_text("utf-8", errors="replace")
+        atomic.write_file(folder / CARD, tuned_card(card, values).encode())
 
 
 def load_model(folder: str | Path) -> LoadedModel:
@@ -267,12 +271,15 @@ def _read_description(info: Mapping[str, Any], generation: Mapping[str, Any]) ->
         if bad := next(unwritable(values), None):
             raise DamagedFile(f"{name}: {bad}")
     try:
-        return ModelDescription.model_validate({**info, "search": generation.get("search")})
+        description = ModelDescription.model_validate({**info, "search": generation.get("search")})
     except ValidationError as error:
         from seq2seq.config.problems import describe
 
         problem = error.errors()[0]
         raise DamagedFile(f"{GENERATION if 'search' in problem['loc'] else CONFIG}: {describe(problem)}") from error
+    if not is_tuned(generation):
+        return description
+    return description.model_copy(update={"metrics": tuned_metrics(description.metrics, generation)})
 
 
 def _listed_files(info: Mapping[str, Any], task: str) -> dict[str, Any]:

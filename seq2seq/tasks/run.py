@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,8 +26,10 @@ from seq2seq.lines import read_records
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import FILE as CALIBRATION
 from seq2seq.store.calibration import read_calibration, summary, write_calibration
+from seq2seq.store.finding import GENERATION
 from seq2seq.store.model_card import ScoreRecord, model_card, with_license
-from seq2seq.store.model_folder import CARD, load_model, save_model, update_settings
+from seq2seq.store.model_folder import CARD, load_model, load_outline, save_model, update_settings
+from seq2seq.store.tuning import is_tuned, tuning_note
 from seq2seq.tasks.directions import changes
 from seq2seq.tasks.effects import without_effect
 from seq2seq.tasks.inputs import Inputs
@@ -281,6 +284,8 @@ class _Run:
         best, scored = self.folder.best, read_note(self.folder.test_scores)
         tests = [ScoreRecord(**score) for score in scored.get("scores", ())]
         notes = [*scored.get("notes", ()), *(summary(read_calibration(best)) if (best / CALIBRATION).exists() else ())]
+        generation = read_note(best / GENERATION)
+        notes += [tuning_note(generation)] if is_tuned(generation) else []
         card = self.card(load_model(best).description.metrics, tests, notes)
         atomic.write_file(best / CARD, card.encode())
 
@@ -306,15 +311,16 @@ class _Run:
         config, folder, initial = self.task.config, self.folder, self.task.inputs.initial
         if not config.data.test:
             return
-        scored = {"tests": self.task.inputs.test_fingerprints, "measure": self.task.measure}
+        task = self._as_tuned()
+        scored = {"tests": task.inputs.test_fingerprints, "measure": task.measure}
         if read_note(folder.test_scores).get("scored") == scored:
             return
         logger.info("scoring the test sets: %s", ", ".join(config.data.test))
         is_comparable = initial is not None and initial.description.labels == self.task.labels
         try:
             with waiting_for("scoring the test sets"):
-                scores = self.task.score_test_sets(load_model(folder.best).model)
-                initial_scores = self.task.score_test_sets(initial.model) if is_comparable else []
+                scores = task.score_test_sets(load_model(folder.best).model)
+                initial_scores = task.score_test_sets(initial.model) if is_comparable else []
         except UserError as error:
             logger.warning("the test sets are not scored: %s", error)
             return
@@ -327,6 +333,14 @@ class _Run:
         shown = {"scored": scored, "scores": [asdict(score) for score in scores], "notes": notes}
         write_note(folder.test_scores, shown)
         self.complete_card()
+
+    def _as_tuned(self) -> Task:
+        """Return the task with the search settings of the best model, which `s2s tune` may have changed."""
+        task = copy.copy(self.task)
+        if is_tuned(read_note(self.folder.best / GENERATION)):
+            search = load_outline(self.folder.best).description.search
+            task.config = task.config.model_copy(update={"search": search})
+        return task
 
     def draw_curves(self) -> None:
         """Update curves.png; a failure is only logged."""

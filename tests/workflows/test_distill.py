@@ -19,7 +19,10 @@ from support.reversed_folder import folder
 from seq2seq.cli import main
 from seq2seq.config import file as config_file
 from seq2seq.config.schema import ModelConfig
-from seq2seq.store.model_folder import load_model
+from seq2seq.files import read_object
+from seq2seq.interop.ctranslate2 import read_description
+from seq2seq.store.model_folder import load_model, load_outline
+from seq2seq.store.tuning import is_tuned
 from seq2seq.workflows.distill.figures import Figures, MeasuredSystem, MeasuredSystems, speeds_and_scores
 from seq2seq.workflows.distill.measured import _megabytes, page
 from seq2seq.workflows.distill.request import Distillation
@@ -133,6 +136,10 @@ def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     assert results(Path("out")) == whole
     steps, others = (json.loads((Path(name) / "distill.json").read_text())["steps"] for name in ("out", "whole"))
     assert list(steps) == STEPS
+    metrics = load_outline("out/model").description.metrics
+    if is_tuned(read_object(Path("out/model/generation_config.json"))):
+        assert {name: metrics[name] for name in steps["tune"]["after"]} == steps["tune"]["after"]
+    assert read_description(Path("out/int8"))[0].metrics == metrics
     assert {name: steps[name] for name in STEPS[:4]} == {name: others[name] for name in STEPS[:4]}
     assert {path.name: each["figures"] for path in [Path("out")] for each in steps["measure"]["systems"].values()}
     student, teacher = load_model("out/model"), load_model("teacher")

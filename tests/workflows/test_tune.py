@@ -1,6 +1,7 @@
 """`s2s tune` keeps what it measured: settings that win on the validation set, and what they bring to users."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -222,3 +223,26 @@ def test_a_run_goes_on_after_it_was_tuned(run, capsys):
     changes = [part for value in (*SETTINGS, "max_steps=61") for part in ("--set", f"training.{value}")]
     assert main(["train", "old.yaml", *changes]) == 0
     assert load_model(run).description.search.length_penalty == 0.7
+
+
+def test_test_sets_that_a_tuned_run_gets_are_scored_with_its_settings(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(Path(shutil.copytree(run.parent.parent, tmp_path / "copy")))
+    update_search(Path("runs/old/best"), {"beam_size": 8, "length_penalty": 2.0}, {})
+    text = Path("old.yaml").read_text()
+    Path("old.yaml").write_text(
+        text.replace("  test:\n", "  test:\n    more: {source: numbers.en, target: numbers.de}\n")
+    )
+    changes = [part for value in SETTINGS for part in ("--set", f"training.{value}")]
+    assert main(["train", "old.yaml", *changes]) == 0
+    capsys.readouterr()
+    assert main(["bleu", "--model", "runs/old", "--engine", "torch", "-f", "json", "-w", "6"]) == 0
+    printed = {
+        (each["test_set"], each["name"].casefold()[:4]): each["score"] for each in json.loads(capsys.readouterr().out)
+    }
+    scored = json.loads(Path("runs/old/test_scores.json").read_text())["scores"]
+    assert {(each["dataset"], each["metric"]): round(each["value"], 6) for each in scored} == printed
+    card = Path("runs/old/best/README.md").read_text()
+    assert all(f"| {data} | {metric} | {value:.2f} |" in card for (data, metric), value in printed.items())
+    assert "beam_size 8 (in training 2), length_penalty 2.0 (in training 0.7)" in card
+    assert main(["runs", "runs"]) == 0
+    assert "tuned since" not in capsys.readouterr().out

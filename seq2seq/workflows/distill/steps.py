@@ -29,6 +29,7 @@ from seq2seq.languages import are_other, check_direction
 from seq2seq.store.direction import KEYS, OPTIONS, choices, zero_shot
 from seq2seq.store.finding import BEST, CONFIG, find_model
 from seq2seq.store.model_folder import LoadedModel, load_outline, update_search
+from seq2seq.store.tuning import VALIDATION
 from seq2seq.tasks.run_folder import WITHOUT_EFFECT, read_note
 from seq2seq.text.direction import Direction
 from seq2seq.workflows.augment.checks import check_language, check_lines
@@ -354,7 +355,8 @@ class Student:
         found = {"metric": metric, **chosen.search, "before": dict(start.scores), "after": dict(chosen.scores)}
         with atomic.new_folder(self.model) as temporary:
             shutil.copytree(best, temporary, dirs_exist_ok=True)
-            update_search(temporary, chosen.search, found)
+            change = {name: {"before": start.scores[name], "after": value} for name, value in chosen.scores.items()}
+            update_search(temporary, chosen.search, {**found, "scores": {VALIDATION: change}})
         return found
 
     def _convert(self) -> dict[str, Any]:
