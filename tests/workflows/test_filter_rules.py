@@ -1,6 +1,7 @@
 """The rules of `s2s filter`: each leaves out what it names, and hardly anything of real corpora."""
 
 import gzip
+import unicodedata
 from collections import Counter
 from itertools import islice
 
@@ -31,6 +32,9 @@ KEPT = {
     "a year and a number": ("In 2019 300 people came.", "2019 kamen 300 Leute."),
     "a name and a number": ("The iPhone 15 128 GB costs less.", "Das iPhone 15 mit 128 GB kostet weniger."),
     "numbers with other spaces": ("Lines 1,2,3 are new.", "Die Zeilen 1, 2, 3 sind neu."),
+    "raised digits": ("The house of Tom has 50 m².", "Das Haus von Tom hat 50 m2."),
+    "lowered digits": ("3 trees bind CO2 here.", "3 Bäume binden hier CO₂."),
+    "a fraction": ("Take ½ of the cup and 3 eggs.", "Nimm ½ der Tasse und 3 Eier."),
     "a number in words": ("He is 3.", "Er ist drei."),
     "three dots": ("Well...", "Nun ja..."),
     "signs that are no tags": ("If a < b, then b > a.", "Wenn a < b, dann b > a."),
@@ -54,6 +58,15 @@ def test_each_rule_leaves_out_what_it_names(name):
 @pytest.mark.parametrize("name", KEPT)
 def test_good_pairs_are_kept(name):
     assert PairRules(("English", "deu"), PairLimits()).rejects(Pair(*KEPT[name])) is None
+
+
+@pytest.mark.parametrize("digit", "²³¹⁴⁹⁰₀₂₉")
+def test_a_digit_is_the_same_where_it_is_raised_or_lowered_and_no_other(digit):
+    rules, plain = PairRules(("en", "de"), PairLimits()), unicodedata.normalize("NFKC", digit)
+    source = f"The value of a{digit} is 50 in this case."
+    for other in "0123456789":
+        found = rules.rejects(Pair(source, f"Der Wert von a{other} ist in diesem Fall 50."))
+        assert found == (None if other == plain else "digits")
 
 
 @pytest.mark.parametrize("dash", "-‐‑‒–—−")

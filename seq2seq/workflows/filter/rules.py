@@ -4,6 +4,7 @@
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,9 +114,12 @@ def _is_damaged(side: str) -> bool:
 
 def _have_other_numbers(*sides: str) -> bool:
     """Whether both sides have numbers, and other ones. "15 128 GB" may be one number or two, so numbers are the same if
-    all digits are."""
-    source, target = map(numbers_of, sides)
-    return bool(source and target and source != target and len(set(map(digits_of, sides))) == 2)
+    all digits are. "m²" may be written "m2", so they are also the same if they are in compatible characters (NFKC)."""
+    compatible = [unicodedata.normalize("NFKC", side) for side in sides]
+    return all(map(numbers_of, sides)) and all(
+        len(set(map(digits_of, form))) == 2 and numbers_of(form[0]) != numbers_of(form[1])
+        for form in (sides, compatible)
+    )
 
 
 def _is_repetitive(*sides: str) -> bool:
