@@ -185,7 +185,8 @@ def _file(path: Path, test_set: TestSet) -> "System":
 
 
 def _translated(path: Path, test_set: TestSet, modelling: Mapping[str, Any]) -> "System":
-    from seq2seq.workflows.compare.systems import System, run_of
+    from seq2seq.workflows.compare.systems import System
+    from seq2seq.workflows.runs import run_of
 
     name = str(path)
     given = frozenset(key for key, value in modelling.items() if value is not None)

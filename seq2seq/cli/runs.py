@@ -65,7 +65,8 @@ def list_runs(
     Columns are the state, the settings in which the runs differ, the step, the validation and test scores of the best
     model, hours, machine and size. With --format jsonl, each run is an object with all its settings.
     """
-    from seq2seq.workflows.runs import find_runs, scored_differently, varying
+    from seq2seq.workflows.comparable import scored_differently
+    from seq2seq.workflows.runs import find_runs, varying
 
     if form == "jsonl":
         options.only_for("tables; the objects of jsonl have all columns", "columns")
@@ -168,13 +169,11 @@ def _remove(removal: "Removal") -> int:
 
 
 def _one_run(path: Path) -> "RunRecord":
-    from seq2seq.store.finding import BEST
-    from seq2seq.workflows.runs import is_run, read_run
+    from seq2seq.workflows.runs import run_of
 
-    folder = path.resolve().parent if path.name == BEST and is_run(path.resolve().parent) else path
-    if not is_run(folder):
+    if (run := run_of(path)) is None:
         raise DataError(f"{path}: not a run folder (metrics.jsonl is missing); name one, such as runs/demo")
-    return read_run(folder)
+    return run
 
 
 def _row(run: "RunRecord") -> dict[str, Any]:

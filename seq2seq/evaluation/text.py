@@ -285,17 +285,21 @@ def default_tokenizer(target_language: str | None) -> str:
     If the package that ja-mecab or ko-mecab needs is not installed, the result is char, with a warning, because 13a
     would count a Japanese sentence as one word. The signature of the score contains the tokenizer.
     """
-    language = language_code(target_language)
-    scripts = re.split("[-_]", (target_language or "").lower())[1:]
-    tokenizer = _TOKENIZER_OF_LANGUAGE.get(language, "13a")
-    tokenizer = next((_TOKENIZER_OF_SCRIPT[name] for name in scripts if name in _TOKENIZER_OF_SCRIPT), tokenizer)
+    tokenizer = tokenizer_of_language(target_language)
     if tokenizer == "char":
         logger.info("BLEU is counted over characters (tok:char): %s has no spaces between words", target_language)
     if _is_installed(tokenizer):
         return tokenizer
-    remedy = f"pip install 'sacrebleu[{language}]'"
+    remedy = f"pip install 'sacrebleu[{language_code(target_language)}]'"
     logger.warning("BLEU is counted over characters (tok:char): %s is not installed (%s)", tokenizer, remedy)
     return "char"
+
+
+def tokenizer_of_language(target_language: str | None) -> str:
+    """Return BLEU's tokenizer for a language, whether it is installed or not."""
+    scripts = re.split("[-_]", (target_language or "").lower())[1:]
+    tokenizer = _TOKENIZER_OF_LANGUAGE.get(language_code(target_language), "13a")
+    return next((_TOKENIZER_OF_SCRIPT[name] for name in scripts if name in _TOKENIZER_OF_SCRIPT), tokenizer)
 
 
 def tokenizer_hint(

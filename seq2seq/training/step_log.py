@@ -95,6 +95,7 @@ class StepLog:
             "loss": window.loss / targets,
             "train_accuracy": window.correct / targets,
             "tokens_per_second": window.tokens / seconds,
+            "tokens_per_step": window.tokens / (window.steps or math.nan),
             "learning_rate": rate,
             "grad_norm": window.grad_norm / (window.steps or math.nan),
             "bad_steps": state.bad_steps,

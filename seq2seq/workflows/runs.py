@@ -19,8 +19,8 @@ from seq2seq.config.yaml_text import YamlProblem, read_yaml
 from seq2seq.errors import DataError, ModelError, counted
 from seq2seq.files import LARGEST_STATE, DamagedFile, folder_size, read_object
 from seq2seq.lines import read_records, read_regular
-from seq2seq.store.finding import CONFIG, GENERATION, LATEST, damage
-from seq2seq.tasks.run_folder import TOKENIZER, RunFolder, read_note
+from seq2seq.store.finding import CONFIG, GENERATION, LATEST, damage, run_of_model
+from seq2seq.tasks.run_folder import RunFolder, read_note
 from seq2seq.tasks.scored import scored_tests
 
 MOST_LEVELS = 4  # of folders that are searched for runs; those of a sweep are one level lower
@@ -135,10 +135,10 @@ def read_run(path: Path, name: str | None = None) -> RunRecord:
     )
 
 
-def is_run(path: Path) -> bool:
-    """Whether a folder is that of a run."""
-    folder = RunFolder(path)
-    return folder.is_run or folder.metrics.is_file() or folder.checkpoints.is_dir() or folder.best.is_dir()
+def run_of(path: Path) -> RunRecord | None:
+    """Return the run that a RUN names, or whose best model a MODEL is; None for other folders."""
+    found = path if _is_run(path) else run_of_model(path)
+    return read_run(found) if found is not None and _is_run(found) else None
 
 
 def varying(runs: Sequence[RunRecord]) -> list[str]:
@@ -159,40 +159,6 @@ def varying(runs: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def scored_differently(runs: Sequence[RunRecord]) -> dict[str, list[str]]:
-    """Return the columns of scores that cannot be compared, by the condition in which runs differ.
-
-    A condition that a run did not record is not a difference.
-    """
-    found: dict[str, list[str]] = {}
-    for column in dict.fromkeys(column for run in runs for column in run.validation):
-        validated = [run for run in runs if column in run.validation]
-        if len(validation_sets(validated)) > 1:
-            found.setdefault("validation sets", []).append(column)
-        elif column == "valid_loss" and len(tokenizers(validated)) > 1:
-            found["tokenizers"] = [column]
-    for column in dict.fromkeys(column for run in runs for column in run.tests):
-        own = [run.conditions for run in runs if column in run.tests]
-        dataset = column.rpartition(" ")[0]
-        names = dict.fromkeys([dataset, dataset.partition(" (")[0]])  # of many directions, `news (en-de)`
-        conditions = {"test sets": [f"{name} content" for name in names], "signatures": [f"{column} signature"]}
-        for kind, keys in conditions.items():
-            if any(len({each[key] for each in own if key in each}) > 1 for key in keys):
-                found.setdefault(kind, []).append(column)
-    return found
-
-
-def validation_sets(runs: Sequence[RunRecord]) -> set[str]:
-    """Return the fingerprints of the validation sets that runs recorded, as one text for each run."""
-    found = (sorted(item for item in run.identity.items() if item[0].startswith("data.valid")) for run in runs)
-    return {str(items) for items in found if items}
-
-
-def tokenizers(runs: Sequence[RunRecord]) -> set[str]:
-    """Return the fingerprints of the tokenizers that runs recorded."""
-    return {str(value) for run in runs if (value := run.identity.get(TOKENIZER))}
-
-
 def _with_sources_alike(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """Return the runs with the keys of a single source numbered, as in `data.train.0.source`, if one has several."""
     if not any(key.startswith(f"{SOURCES}0.") for run in runs for key in run.settings):
@@ -208,9 +174,15 @@ def _numbered(key: str) -> str:
 # -- what a run is -----------------------------------------------------------------------------------------------------
 
 
+def _is_run(path: Path) -> bool:
+    """Whether a run began in a folder; folders named `best` and `checkpoints` in it may be copied models or runs."""
+    folder = RunFolder(path)
+    return folder.is_run or folder.metrics.is_file() or any(folder.checkpoints.glob("step_*/state.json"))
+
+
 def _run_folders(folder: Path, levels: int) -> Iterator[Path]:
     """Yield the folder if it is a run, else the runs in it, down to a number of levels."""
-    if is_run(folder):
+    if _is_run(folder):
         yield folder
         return
     if not levels:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from support.run_folders import make_run
 
-from seq2seq.workflows.compare.systems import System, run_of
+from seq2seq.workflows.compare.systems import System
+from seq2seq.workflows.runs import run_of
 
 WORDS = re.findall(r"\w+", "the of and a to in is you that it he was for on are as with his they at be this have from")
 

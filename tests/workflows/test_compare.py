@@ -24,7 +24,7 @@ from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import LARGEST, page
 from seq2seq.workflows.compare.sentences import marked
-from seq2seq.workflows.compare.systems import System, file_system, run_of
+from seq2seq.workflows.compare.systems import System, file_system
 from seq2seq.workflows.compare.views import count_words, names_of
 from seq2seq.workflows.compare.wording import shown_p, shown_value, verdict
 
@@ -383,18 +383,3 @@ def test_a_direction_is_scored_by_its_own_language_and_chosen_by_the_name_that_i
     assert tokenizers == {"mixed en-de": "13a", "mixed en-zh": "zh", "zero": "zh", "en-de": "13a"}
     assert main([*typed, "--test-set", "mixed en-fr"]) == 2
     assert "--test-set mixed en-fr: the directions of mixed are en-de, en-zh" in capsys.readouterr().err
-
-
-def test_losses_of_different_tokenizers_are_not_on_one_axis(tmp_path):
-    systems = []
-    for name in ("one", "two"):
-        path = make_run(tmp_path / name, lines=['{"step": 41, "valid_loss": 2.0, "bleu": 3.0}'])
-        (path / "identity.json").write_text(json.dumps({"tokenizer": name}))
-        systems.append(System(name, REFERENCE, None, run_of(path)))
-    found = compare(systems, Lines("set", [REFERENCE]), ["chrf"], apart=True)
-    assert set(found.curves.points) == {"bleu"}
-    assert "different tokenizers" in page(found)
-    (tmp_path / "two" / "identity.json").write_text(json.dumps({"tokenizer": "one"}))
-    systems[1] = System("two", REFERENCE, None, run_of(tmp_path / "two"))
-    found = compare(systems, Lines("set", [REFERENCE]), ["chrf"], apart=True)
-    assert set(found.curves.points) == {"bleu", "valid_loss"}

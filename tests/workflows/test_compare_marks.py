@@ -24,8 +24,9 @@ from seq2seq.workflows.compare import views
 from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import page
-from seq2seq.workflows.compare.systems import System, run_of
+from seq2seq.workflows.compare.systems import System
 from seq2seq.workflows.compare.views import count_words, num_words
+from seq2seq.workflows.runs import run_of
 
 HOSTILE = ["<b>bold</b>", "&lt;mark&gt;", "</mark>", "<mark>", '"x"', "<!--", "</dd></dl>"]
 

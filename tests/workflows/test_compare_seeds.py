@@ -13,8 +13,9 @@ from seq2seq.evaluation.text import score_texts
 from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import page
-from seq2seq.workflows.compare.systems import System, rows, run_of
+from seq2seq.workflows.compare.systems import System, rows
 from seq2seq.workflows.compare.wording import cell, p_of, verdict
+from seq2seq.workflows.runs import run_of
 
 SYSTEMS = [
     System(name, spoiled(REFERENCE, rate, seed)) for name, rate, seed in (("a", 0.2, 1), ("b", 0.2, 2), ("c", 0.4, 3))

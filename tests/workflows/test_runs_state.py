@@ -9,8 +9,8 @@ from support.run_folders import make_run
 
 from seq2seq.cli import main
 from seq2seq.workflows.compare.curves import curves
-from seq2seq.workflows.compare.systems import System, run_of
-from seq2seq.workflows.runs import find_runs, read_run
+from seq2seq.workflows.compare.systems import System
+from seq2seq.workflows.runs import find_runs, read_run, run_of
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "best: source.spm cannot be read": lambda run: (run / "best" / "source.spm").unlink(),

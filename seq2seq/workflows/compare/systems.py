@@ -16,11 +16,10 @@ from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError
 from seq2seq.evaluation.translated import json_records
-from seq2seq.store.finding import BEST
 from seq2seq.store.model_folder import GENERATION
 from seq2seq.tasks.run_folder import changes_model, paths_of, read_note
 from seq2seq.text.direction import find_language
-from seq2seq.workflows.runs import FINISHED, RunRecord, is_run, read_run
+from seq2seq.workflows.runs import FINISHED, RunRecord
 
 SEED = "seed"
 SEARCH_FREE = ("search.record", "search.batch_tokens")  # keys that do not change translations, apart from rounding
@@ -118,12 +117,6 @@ def rows(systems: Sequence[System], apart: bool = False) -> list[Row]:
     return [
         row if names.count(row.name) == 1 else Row(f"{row.name} ({row.members[0].name})", row.members) for row in found
     ]
-
-
-def run_of(path: Path) -> RunRecord | None:
-    """Return the run that a RUN names, or whose best model a MODEL is; None for other models."""
-    folder = path.resolve().parent if path.name == BEST else path
-    return read_run(folder) if folder.is_dir() and is_run(folder) else None
 
 
 def training_texts(config: Config, language: str | None = None) -> list[Iterator[str]]:
