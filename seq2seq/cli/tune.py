@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import click
 from seq2seq import atomic
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.errors import DataError, ModelError, typed
+from seq2seq.errors import DataError, ModelError, UserError, typed
 from seq2seq.lines import aligned, check_counts, read_lines, shown_json
 from seq2seq.store.finding import check_new
 
@@ -62,8 +62,9 @@ def command(
     """Choose length penalty and beam size of MODEL [default: the newest translation run] on a validation set.
 
     The smallest beam less than 0.1 below the best wins. The settings are written to generation_config.json, which every
-    command reads, with the scores before and after on the validation set and on the test sets of the run. The
-    validation set is translated about twelve times.
+    command reads, with the scores before and after on the validation set and on the test sets of the run; test sets
+    that cannot be read are left out. The validation set is translated about twelve times. MODEL must not change
+    meanwhile: a run that is training is refused.
 
     A model of many languages gets one setting for all directions. In a run of many directions, the mean score over the
     directions of the validation set decides. --from and --to restrict these, or name the direction of --source. If the
@@ -102,8 +103,7 @@ def command(
         for name, examples in tests.items():
             texts = (translated(models[trial.weights], examples, loading, **trial.search) for trial in (start, best))
             result["scores"][_name_of_test(name)] = _change(*(scoring.scores(side, examples) for side in texts))
-        place = _written(models[best.weights], output) if output is not None else folder
-    _keep(place, best, result)
+        place = _keep(models[best.weights], output, best.search, result, tuner.check_unchanged)
     if form == "json":
         trials = [{**vars(trial), "scores": dict(trial.scores)} for trial in tuner.trials.values()]
         click.echo(shown_json({"model": str(place), **result, "trials": trials}, indent=1))
@@ -116,7 +116,7 @@ def _writable(model: Path | None, output: Path | None) -> Path:
     """Return the folder of the model.
 
     Raises:
-        ModelError: there is no such model, or the result cannot be written.
+        ModelError: there is no such model, a process trains in its run, or the result cannot be written.
     """
     if output is not None:
         check_new(output)
@@ -128,7 +128,21 @@ def _writable(model: Path | None, output: Path | None) -> Path:
         raise ModelError(f"{output}: {changed} is a file; name another folder with -o")
     if not os.access(changed, os.W_OK):
         raise ModelError(f"{changed}: permission denied; name a folder that you may write to with -o")
+    _check_not_training(folder)
     return folder
+
+
+def _check_not_training(folder: Path) -> None:
+    """Refuse the best model of a run that is training: training replaces it, and deletes checkpoints, at any moment."""
+    from seq2seq.store.finding import run_of_model
+    from seq2seq.tasks.run_folder import RunFolder
+
+    path = run_of_model(folder)
+    if path is not None and (run := RunFolder.at(path)).is_training():
+        raise ModelError(
+            f"{run.path}: another process trains in this run; wait for it, stop it, or tune a copy of {run.best} with "
+            "--source and --reference"
+        )
 
 
 def _tunable(folder: Path) -> "LoadedModel":
@@ -202,7 +216,10 @@ def _pairs(
     elif config is None:
         raise DataError(f"{folder}: a model without its run has no validation set; give --source and --reference")
     else:
-        pairs = _of_the_run(config, config.data.valid_sets, direction)
+        try:
+            pairs = _of_the_run(config, config.data.valid_sets, direction)
+        except DataError as error:
+            raise DataError(f"{error}; give --source and --reference") from error
     if not pairs and source is None and config is not None and config.languages is not None:
         named = " ".join(
             f"{word} {name}" for word, name in zip(("from", "to"), vars(direction).values(), strict=True) if name
@@ -214,9 +231,15 @@ def _pairs(
 
 
 def _test_sets(config: "Config | None", direction: "Direction") -> "dict[str, list[Pair]]":
+    """Return the test sets of the run that can be read."""
     if config is None:
         return {}
-    found = {name: _of_the_run(config, {name: source}, direction) for name, source in config.data.test.items()}
+    found = {}
+    for name, source in config.data.test.items():
+        try:
+            found[name] = _of_the_run(config, {name: source}, direction)
+        except UserError as error:
+            logger.warning("test set %s is left out: %s", name, error)
     return {name: pairs for name, pairs in found.items() if pairs or config.languages is None}
 
 
@@ -248,16 +271,24 @@ def _means(folder: Path, temporary: Path) -> dict[str, Path]:
     }
 
 
-def _written(folder: Path, output: Path) -> Path:
-    with atomic.new_folder(output) as temporary:
-        shutil.copytree(folder, temporary, dirs_exist_ok=True)
-    return output
+def _keep(
+    model: Path, output: Path | None, search: Mapping[str, Any], found: Mapping[str, Any], check: Callable[[], None]
+) -> Path:
+    """Write the search settings into the model, or a copy of it in `output`, and return its folder.
 
-
-def _keep(folder: Path, best: "Trial", result: Mapping[str, Any]) -> None:
+    `check` raises an error if what was measured is no longer what is written.
+    """
     from seq2seq.store.model_folder import update_search
 
-    update_search(folder, best.search, result)
+    if output is None:
+        check()
+        update_search(model, search, found)
+        return model
+    with atomic.new_folder(output) as temporary:
+        shutil.copytree(model, temporary, dirs_exist_ok=True)
+        update_search(temporary, search, found)
+        check()
+    return output
 
 
 def _change(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:

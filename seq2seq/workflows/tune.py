@@ -3,6 +3,7 @@
 `s2s tune` uses it. Every candidate is loaded and translates as `s2s translate` does.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +14,14 @@ from typing import Any
 
 from seq2seq.config.directions import Sides
 from seq2seq.data.examples import Pair
+from seq2seq.errors import ModelError
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.engine import ONE_BEST
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.languages import direction_name
 from seq2seq.tasks.directions import rows_of_directions
 from seq2seq.text.direction import Direction
+from seq2seq.workflows.parts import folder_record
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +111,7 @@ class Tuner:
             report: called after each trial.
         """
         self._pairs, self._scoring, self._loading, self._report = pairs, scoring, loading, report
+        self._model, self._record = Path(), ""  # the tuned model, and its fingerprint before the first trial
         self.trials: dict[tuple[str, int, float], Trial] = {}
 
     def tune(self, models: Mapping[str, Path]) -> tuple[Trial, Trial]:
@@ -117,8 +121,12 @@ class Tuner:
             models: folders by name; the first is the model itself, the others are means of checkpoints. The weights are
                 chosen first, then the length penalty, then the beam size, at least the model's n_best. A search of all
                 combinations would take eight times as long, and fit noise.
+
+        Raises:
+            ModelError: a model cannot be read, or as in `check_unchanged`.
         """
         first, *means = models.items()
+        self._model, self._record = first[1], folder_record(first[1])
         settings = Pipeline.load(first[1], **self._loading, all_languages=True).translator.config
         if settings.sample:
             logger.warning(
@@ -141,6 +149,17 @@ class Tuner:
             )  # fmt: skip
         return start, chosen
 
+    def check_unchanged(self) -> None:
+        """Check that the tuned model still has the weights and settings of the first trial.
+
+        Raises:
+            ModelError: it has others, so the scores of trials cannot be compared.
+        """
+        with contextlib.suppress(OSError):  # it is gone
+            if folder_record(self._model) == self._record:
+                return
+        raise ModelError(f"{self._model}: changed while it was tuned; tune it again when nothing writes to it")
+
     def _value(self, trial: Trial) -> float:
         return trial.scores[self._scoring.metric]
 
@@ -156,6 +175,7 @@ class Tuner:
             found = translated(folder, self._pairs, self._loading, beam_size=beam_size, length_penalty=length_penalty)
             scores = self._scoring.scores(found, self._pairs)
             self.trials[key] = Trial(name, beam_size, length_penalty, scores, time.perf_counter() - began)
+            self.check_unchanged()
             self._report(self.trials[key])
         return self.trials[key]
 
