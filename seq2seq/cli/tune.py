@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("seq2seq.cli")
 
-VALIDATION = "validation"
-
 
 @click.command(cls=Command, epilog="Example: s2s tune runs/my -o models/my")
 @click.argument("model", required=False, type=options.ANY_PATH)
@@ -73,6 +71,7 @@ def command(
     """
     from seq2seq.evaluation.text import check_settings
     from seq2seq.inference.conversion_cache import forget
+    from seq2seq.store.tuning import SOURCE, VALIDATION
     from seq2seq.text.direction import Direction
     from seq2seq.workflows.tune import Scoring, Tuner, translated
 
@@ -98,7 +97,7 @@ def command(
         tuner = Tuner(pairs, scoring, loading, lambda trial: logger.info("%s", _shown(trial)))
         start, best = tuner.tune(models)
         result: dict[str, Any] = {"metric": metric, "weights": best.weights, **best.search}
-        result |= directions | {"signatures": scoring.signatures(pairs)}
+        result |= directions | {"signatures": scoring.signatures(pairs)} | ({SOURCE: str(source)} if source else {})
         result["scores"] = {VALIDATION: _change(start.scores, best.scores)}
         for name, examples in tests.items():
             texts = (translated(models[trial.weights], examples, loading, **trial.search) for trial in (start, best))
@@ -108,8 +107,7 @@ def command(
         trials = [{**vars(trial), "scores": dict(trial.scores)} for trial in tuner.trials.values()]
         click.echo(shown_json({"model": str(place), **result, "trials": trials}, indent=1))
         return
-    for line in _table(place, start, best, result):
-        click.echo(line)
+    click.echo("\n".join(_table(place, start, best, result)))
 
 
 def _writable(model: Path | None, output: Path | None) -> Path:
@@ -303,6 +301,8 @@ def _shown(trial: "Trial") -> str:
 
 def _name_of_test(name: str) -> str:
     """Return the key of the scores of a test set; `validation` is that of the validation set."""
+    from seq2seq.store.tuning import VALIDATION
+
     return f"test set {name}" if name == VALIDATION else name
 
 

@@ -77,6 +77,17 @@ def test_what_is_kept_is_what_users_get(run, capsys):
     assert again["scores"]["validation"]["bleu"]["before"] == pytest.approx(change["after"])
 
 
+def test_scores_of_a_text_of_the_user_are_not_those_of_the_validation_set(run, tmp_path, capsys):
+    """The model and its card have no score of the validation set then, unless the settings stay."""
+    model = str(shutil.copytree(run / "best", tmp_path / "model"))
+    files = ["--source", "numbers-test.en", "--reference", "numbers-test.de"]
+    update_search(Path(model), {"beam_size": 1, "length_penalty": 0.1}, {})
+    found = tuned(model, *files, capsys=capsys)
+    assert (found["source"], found["length_penalty"]) != ("numbers-test.en", 0.7)
+    assert "bleu" not in load_outline(model).description.metrics
+    assert "| valid | bleu |" not in Path(model, "README.md").read_text()
+
+
 def test_means_of_checkpoints_are_tried_for_a_new_folder(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
