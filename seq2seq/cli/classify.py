@@ -78,10 +78,11 @@ def _score(classifier: "Classifier", gold: Path) -> "ClassificationReport":
 
     kind = "jsonl" if gold.name.lower().removesuffix(".gz").endswith(".jsonl") else "tsv"
     with readable_again(gold) as path:
-        examples = list(open_labelled(SourceConfig(**{kind: path})))
+        names = classifier.description.label_names
+        examples = list(open_labelled(SourceConfig(**{kind: path}), label_names=names))
     if not examples:
         raise DataError(f"{gold}: no texts with labels; there is nothing to score")
-    labels = [classifier.name_of(example.label) for example in examples]
+    labels = classifier.names_of([example.label for example in examples])
     known = classifier.labels
     if wrong := next((pair for pair in zip(labels, examples, strict=True) if pair[0] not in known), None):
         label, example = wrong

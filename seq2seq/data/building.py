@@ -97,7 +97,7 @@ class CorpusBuilder:
                     self._read(index)
             counts, names = self._progress.counts, ", ".join(source.name for source in self._sources)
             if counts.total == 0:
-                raise DataError(f"{names}: no examples; the file has no lines")
+                raise DataError(f"{names}: no examples; name another file")
             if counts.kept == 0:
                 raise DataError(f"{names}: {counts}; nothing is left: loosen data.filters")
             labels = self._sort_labels(names) if self._is_labelled else []

@@ -19,6 +19,7 @@ from seq2seq.lines import as_one_line
 
 TEXT_COLUMNS = ("sentence", "text")
 LABEL_COLUMN, PROBABILITIES = "label", "probabilities"
+_ANSWER = {LABEL_COLUMN, "probability", PROBABILITIES}  # as `s2s classify --format jsonl` writes it
 NESTED = "translation"
 """Column, or key of a JSON object, that holds both sides by language."""
 
@@ -46,30 +47,58 @@ class Columns:
     given: tuple[str | int | None, str | int | None]
     defaults: tuple[tuple[str, ...], tuple[str, ...]]
     called: Mapping[str, str] = field(default_factory=dict)
-    """Labels by their names in output, for labels with such a name (`data.label_names`)."""
+    """Labels by their names in answers, for labels with such a name (`data.label_names`)."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels by their names in the label column, if it contains probabilities of labels; otherwise empty."""
+    """Labels by their names in the label column: all labels if it contains probabilities, else those named otherwise in
+    answers."""
+    is_soft: bool = False
+    """Whether the label column contains probabilities of labels."""
 
     def for_record(self, record: Mapping[str, Any], origin: str) -> "Columns | None":
-        """Return the columns of a source with records like this one; `labels` is set if it contains probabilities of
-        labels.
+        """Return the columns of a source with records like this one, with `labels` and `is_soft`.
 
-        The result is None if the object of probabilities is empty, as for a blank line.
+        A column `label` beside probabilities has the names that the probabilities have. The result is None if the
+        object of probabilities is empty, as for a blank line.
 
         Raises:
-            DataError: two names mean the same label.
+            DataError: two names mean the same label, or a name may mean two.
         """
         column = probability_column(record) if self.given[1] is None else self.given[1]
-        names = record.get(column)
+        is_soft = isinstance(record.get(column), dict)
+        named = PROBABILITIES if column == LABEL_COLUMN and not is_soft else column
+        names = record.get(named)
         if self.kind is not LabelledText or not isinstance(names, dict):
             return self
         if not names:
             return None
+        found = list(map(as_one_line, names))
         try:
-            labels = dict(zip(names, displayed_labels(map(as_one_line, names), self.called), strict=True))
+            called = self._names_of(set(found), record.keys() >= _ANSWER)
+            labels = dict(zip(names, displayed_labels(found, called), strict=True))
         except ValueError as error:
-            raise DataError(f"{origin}: {column}: {error}") from error
-        return replace(self, given=(self.given[0], column), labels=labels)
+            raise DataError(f"{origin}: {named}: {error}") from error
+        if not is_soft:  # labels of the data have no entry, so that the fingerprint of a source with them stays
+            return replace(self, labels={name: label for name, label in labels.items() if name != label})
+        return replace(self, given=(self.given[0], column), labels=labels, is_soft=True)
+
+    def _names_of(self, found: set[str], is_answer: bool) -> Mapping[str, str]:
+        """Return `called` if the names of probabilities are those in answers, and nothing if they are labels.
+
+        Raises:
+            ValueError: the names, taken together, may be either.
+        """
+        known = set(self.called.values())
+        unclear = [name for name, label in self.called.items() if name != label and name in known & found]
+        are_labels, are_answers = known <= found, self.called.keys() <= found
+        if not unclear or (are_answers and (is_answer or not are_labels)):
+            return self.called
+        if are_labels and not are_answers:
+            return {}
+        both = f"{shown(unclear[0])} is a label of the data and the name of another in answers (data.label_names)"
+        if not are_labels:
+            raise ValueError(f"{both}; write the probability of every label, under either names")
+        fields = "label and probability beside them, as s2s classify does"
+        raise ValueError(f"{both}; for answers, write {fields}; for labels, choose names that are no labels")
 
     def choose(self, present: Sequence[str], origin: str) -> tuple[str, ...]:
         """Return the names of both columns among `present`.
@@ -100,38 +129,45 @@ class Columns:
         found = [any(is_called(head, name) for name in names for head in present) for names in self.defaults]
         return all(found) or any(name in present for names in self.defaults for name in names)
 
-    def example(self, names: Sequence[str], values: Sequence[Any], origin: str) -> Example:
-        """Return the example of two values.
+    def example(self, names: Sequence[str], values: Sequence[Any], origin: str) -> Example | None:
+        """Return the example of two values; None for a blank text with a blank label.
 
         Raises:
-            DataError: a text is not text, a finite number, a boolean or null; or a label is not one of the first three.
-                With `labels`, the label must be an object with the probability of each label, at least 0, and the sum
-                must be 1 except for rounding.
+            DataError: a text is not text, a finite number, a boolean or null; or the label of a text is not one of the
+                first three. With `is_soft`, the label must be an object with the probability of each label, at least 0,
+                and the sum must be 1 except for rounding.
         """
         values = [None if is_missing(value) else value for value in values]
-        if self.labels:
+        if self.is_soft:
             text = as_one_line(_text("" if values[0] is None else values[0], f"{origin}: {names[0]}"))
             return self._with_probabilities(text, values[1], f"{origin}: {names[1]}")
-        # null is an empty side, which the filters drop and count
-        nulls = ("", "" if self.kind is Pair else None)
+        # null is an empty side, which the filters drop and count, but no label
+        needs_label = self.kind is LabelledText and values[0] is not None and str(values[0]).strip()
+        nulls = ("", None if needs_label else "")
         values = [null if value is None else value for value, null in zip(values, nulls, strict=True)]
         both = zip(names, values, strict=True)
         return self.of_texts([_text(value, f"{origin}: {name}") for name, value in both], origin)
 
-    def of_texts(self, texts: Sequence[str], origin: str) -> Example:
-        """Return the example of two texts.
+    def of_texts(self, texts: Sequence[str], origin: str) -> Example | None:
+        """Return the example of two texts; None for a blank text with a blank label.
 
         Raises:
             DataError: the label of a text is blank, or holds a control character.
         """
         first, second = map(as_one_line, texts)
-        if self.kind is LabelledText and first.strip() and (fault := _label_fault(second)):
+        if self.kind is Pair:
+            return Pair(first, second)
+        if not first.strip() and not second.strip():
+            return None
+        label = self.labels.get(second, second)
+        if first.strip() and (fault := _label_fault(label)):
             raise DataError(f"{origin}: {fault}")
-        return self.kind(first, second)
+        return LabelledText(first, label)
 
-    def _with_probabilities(self, text: str, found: Any, origin: str) -> LabelledText:
-        if not text.strip() and not found:  # classifiers give no probabilities for it; it is filtered out
-            return LabelledText(text, "")
+    def _with_probabilities(self, text: str, found: Any, origin: str) -> LabelledText | None:
+        # classifiers give a blank line no probabilities, which a dataset stores as nulls
+        if not text.strip() and (not found or (isinstance(found, dict) and all(map(is_missing, found.values())))):
+            return None
         if not isinstance(found, dict):
             raise DataError(f"{origin}: {kind_of(found)} instead of an object with probabilities of labels")
         for name in found:

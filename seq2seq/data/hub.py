@@ -132,7 +132,7 @@ def _values(dataset: Any, rows: dict[str, list[Any]], name: str, origin: str, la
 
 def _parse_rows(
     columns: Columns, names: Sequence[str], origin: str, values: tuple[list[Any], ...], first: int
-) -> list[Example]:
+) -> list[Example | None]:
     rows = enumerate(zip(*values, strict=True), start=first)
     return [columns.example(names, row, f"{origin}: row {number}") for number, row in rows]
 

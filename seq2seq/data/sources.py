@@ -62,7 +62,8 @@ def open_labelled(
     """Open a source of labelled texts: columns `sentence` or `text`, and `label`, unless `config` names others.
 
     In JSONL and datasets the label may be an object with the probability of each label, by its name in the data or in
-    output (`label_names`). The object may also be in a column `probabilities`, as `s2s classify` writes it.
+    answers (`label_names`). The object may also be in a column `probabilities`, as `s2s classify` writes it. A blank
+    text with a blank label is no example.
 
     Raises:
         DataError: for the reasons that `open_pairs` lists, or if the source contains pairs.

@@ -146,7 +146,7 @@ class Table(_LineFile):
             other = self._fields(line, number)[index : index + 1]
             if other == [label]:
                 return False
-            counts.update(other)
+            counts.update(filter(str.strip, other))  # not the empty cell of a blank row
         return sum(counts.values()) >= _FEWEST_LINES and min(counts.values()) > 1
 
 

@@ -108,7 +108,8 @@ class Classifier:
                 )
         self._members = members
         self._orders = [list(map(member.description.displayed_labels.index, self.labels)) for member in members]
-        self._names = ChainMap(*(member.description.label_names for member in members))
+        described = [member.description for member in members]
+        self._names = ChainMap(*(dict(zip(one.labels, one.displayed_labels, strict=True)) for one in described))
 
     @classmethod
     def load(
@@ -129,9 +130,13 @@ class Classifier:
         """
         return cls(*(ClassifierModel.load(path, device, precision, threads, batch_tokens) for path in paths or (None,)))
 
-    def name_of(self, label: str) -> str:
-        """Return the displayed name of a label of the training data (`data.label_names` of its config)."""
-        return self._names.get(label, label)
+    def names_of(self, labels: Sequence[str]) -> list[str]:
+        """Return the displayed names (`data.label_names` of the config) of labels of the training data.
+
+        Labels that are all displayed names, and not all labels of the first model's data, are returned unchanged.
+        """
+        are_names = set(labels) <= set(self.labels) and not set(labels) <= set(self.description.labels)
+        return list(labels) if are_names else [self._names.get(label, label) for label in labels]
 
     def classify(self, lines: Iterable[str]) -> list[Classification]:
         """Return the classification of each line; blank lines do not reach a model.

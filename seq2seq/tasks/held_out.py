@@ -13,7 +13,7 @@ def check_held_out(inputs: Inputs, labels: Sequence[str]) -> None:
     """Refuse validation and test sets that cannot be scored; `labels` are those of the training corpus, if it has any.
 
     Raises:
-        DataError: all sources of a set, or all its targets, are blank; or a set has another label.
+        DataError: a set has no examples; all its sources, or all its targets, are blank; or it has another label.
     """
     for key, source in inputs.held_out.items():
         _check(key, source, labels)
@@ -29,6 +29,8 @@ def _check(key: str, source: Source, labels: Sequence[str]) -> None:
                 return
         elif example.text.strip() and example.label not in labels:
             raise unknown_label(example.label, labels, f"{key}: {source.name}: line {number}")
+    if not has_text:
+        raise DataError(f"{key}: {source.name}: no examples; name another file")
     if not all(has_text):
         side = "text" if len(has_text) == 1 else ("source", "target")[has_text.index(False)]
         raise DataError(f"{key}: {source.name}: the {side} of every example is blank; name another file")

@@ -72,6 +72,28 @@ def test_the_command_takes_several_models(folders, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["accuracy"] == 1.0
 
 
+@pytest.mark.parametrize("names", [["bad", "fair", "good"], ["1", "2", "3"], ["2", "1", "0"], ["1", "2", "0"]])
+def test_models_agree_with_their_own_answers(names, tmp_path, capsys):
+    """Whatever they call their labels: alone, and in an ensemble with a model whose labels are these names."""
+    named = make_classifier(tmp_path / "named", "012", seed=1, label_names=dict(zip("012", names, strict=True)))
+    plain = make_classifier(tmp_path / "plain", names, seed=11)
+    text, own, table = (tmp_path / name for name in ("text", "own.jsonl", "own.tsv"))
+    text.write_text("\n".join(LINES) + "\n")
+    for models in ([named], [named, plain], [plain, named]):
+        classify = ["classify", *map(str, models), "--device", "cpu"]
+        assert main([*classify, "-i", str(text), "--format", "jsonl", "-o", str(own)]) == 0
+        answers = [record for record in map(json.loads, own.read_text().splitlines()) if record["label"]]
+        labels = {answer["label"] for answer in answers}
+        assert len(labels) > 1
+        table.write_text("text\tlabel\n" + "".join(f"{one['text']}\t{one['label']}\n" for one in answers))
+        # a table with labels of the data alone has them from there
+        for gold in [own] if models[0] == named and labels <= {*"012"} else [own, table]:
+            assert main([*classify, "--gold", str(gold), "--format", "json"]) == 0
+            report = json.loads(capsys.readouterr().out)
+            assert (report["accuracy"], report["total"]) == (1.0, len(answers))
+            assert report["labels"] == names
+
+
 def test_other_labels_are_one_line_with_the_difference(folders, tmp_path, capsys):
     other = make_classifier(tmp_path / "other", ("bad", "good", "strange"))
     text = tmp_path / "text"
