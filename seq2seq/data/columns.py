@@ -96,9 +96,9 @@ class Columns:
             return {}
         both = f"{shown(unclear[0])} is a label of the data and the name of another in answers (data.label_names)"
         if not are_labels:
-            raise ValueError(f"{both}; write the probability of every label, under either names")
+            raise ValueError(f"{both}; write the probability of every label, by its name in the data or in answers")
         fields = "label and probability beside them, as s2s classify does"
-        raise ValueError(f"{both}; for answers, write {fields}; for labels, choose names that are no labels")
+        raise ValueError(f"{both}; if these are answers, write {fields}; if not, choose names that no label has")
 
     def choose(self, present: Sequence[str], origin: str) -> tuple[str, ...]:
         """Return the names of both columns among `present`.
