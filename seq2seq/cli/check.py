@@ -148,7 +148,7 @@ def _by_direction(languages: "LanguagesConfig", data: "DataConfig") -> "dict[Sid
     """
     from seq2seq.config.corpora import held_out_names
 
-    groups: dict[Sides, Any] = defaultdict(lambda: {"train": [], "reversed_train": [], "valid": {}, "test": {}})
+    groups: dict[Sides, Any] = defaultdict(lambda: {"train": [], "reversed_train": set(), "valid": {}, "test": {}})
     train = [("train", "", source) for source in data.train]
     held_out = [("valid", *item) for item in data.valid_sets.items()] + [("test", *item) for item in data.test.items()]
     for field, name, source in [*train, *held_out]:
@@ -159,7 +159,9 @@ def _by_direction(languages: "LanguagesConfig", data: "DataConfig") -> "dict[Sid
         else:
             groups[sides]["train"].append(source)
             if source.both_ways:
-                groups[sides[::-1]]["reversed_train"].append(source)
+                group = groups[sides[::-1]]
+                group["reversed_train"].add(len(group["train"]))
+                group["train"].append(source)
     for sets in groups.values():
         sets["held_out"] = held_out_names(sets.pop("valid"), sets.pop("test"))
     return groups

@@ -106,7 +106,8 @@ def example_key(example: Example) -> int:
     """Return 64 bits of a hash, as the identity of an example.
 
     Among 10 million different ones, two have the same key with a chance of 1 in 300,000. A text with probabilities of
-    labels is another example than the same text with its likeliest label.
+    labels is another example than the same text with its likeliest label. The probabilities are left out, because those
+    of the same text differ a little from batch to batch.
     """
     if isinstance(example, Pair):
         first, second, more = example.source, example.target, f"\n{example.direction}" if example.direction else ""

@@ -85,7 +85,6 @@ def advise(
         training: the settings of training, if there are any.
         has_new_tokenizer: whether a tokenizer is trained; else no vocabulary size is recommended.
     """
-    source, target = train.sides[0], train.sides[-1]
     counts = sum((side.kept_characters for side in train.sides), Counter())
     covered, needed = 0, 0
     for _, count in counts.most_common():
@@ -93,11 +92,11 @@ def advise(
             break
         covered, needed = covered + count, needed + 1
     # In text without spaces between words, each 8 characters count as a word.
-    running = max(source.kept_words, source.kept_characters.total() // 8)
+    running = max(train.source_words, train.source_characters // 8)
     _, vocab_size, chosen, epochs, batch_tokens = next(size for size in SIZES if running <= size[0])
     least = math.ceil((2 * needed + SPECIAL_PIECES) / 1000) * 1000
     vocab_size = max(vocab_size, least) if needed > vocab_size / 2 else vocab_size
-    steps = epochs * target.kept_pieces / batch_tokens
+    steps = epochs * train.target_pieces / batch_tokens
     settings: dict[str, int | str] = {
         "tokenizer.vocab_size": vocab_size,
         "model.preset": chosen,
@@ -118,9 +117,10 @@ def advise(
     order, preset = ("tiny", "small", "base", "big"), model.preset
     if preset in order and abs(order.index(preset) - order.index(chosen)) > 1:
         notes.append(f"model.preset is {preset}; {chosen} would fit")
-    examples = sum(int(part.sum()) for part in train.is_kept)
     overrides = _overrides(settings, model, training)
-    return Advice(examples, source.kept_words, settings, needed, len(counts) - needed, tuple(notes), overrides)
+    return Advice(
+        train.filters.kept, train.source_words, settings, needed, len(counts) - needed, tuple(notes), overrides
+    )
 
 
 def _overrides(settings: dict[str, int | str], model: ModelConfig, training: TrainingConfig | None) -> dict[str, Any]:
@@ -240,8 +240,13 @@ def _judge_finding(oddity: Oddity, finding: Finding, examples: int, where: str, 
 def _judge_filters(report: CorpusReport) -> Found:
     dropped = report.filters.total - report.filters.kept
     if dropped > 0.3 * max(report.filters.total, 1):
-        level = "warning" if report.filters.kept else "error"
-        yield level, f"the filters drop {dropped:,} of {report.filters.total:,} ({report.filters.rules})"
+        message = f"the filters drop {dropped:,} of {report.filters.total:,} ({report.filters.rules})"
+        if report.filters.kept:
+            yield "warning", message
+        elif "duplicate" in report.filters.dropped:  # of equal examples the first is kept
+            yield "warning", f"{message}; sources before it in data.train have the same examples"
+        else:
+            yield "error", message
 
 
 def _compare(train: Sequence[CorpusReport], report: CorpusReport) -> Found:

@@ -3,15 +3,18 @@
 Two text files of unequal length, or lines that are not UTF-8, do not end the reading: `CorpusReader` records them.
 Other formats are read through `sources`, up to the first line at which training would stop. All are read without their
 noise, because the report is about the lines of the files, and without the tag of `s2s augment`, which is not text.
+`Block.trained` adds both, for what depends on the texts of training.
 """
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
 
-from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.corpora import NoiseConfig, SourceConfig
 from seq2seq.data.directions import DirectedSource
 from seq2seq.data.examples import Example, LabelledText, Pair
+from seq2seq.data.noise import perturbed
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.text_files import check_form
 from seq2seq.errors import DataError
@@ -48,10 +51,25 @@ class Block:
     """The examples of classification; None for pairs."""
     tag: str | None = None
     """The tag that training reads before each source text, which is not in `columns`."""
+    noise: NoiseConfig | None = None
+    """The noise that training adds, which is not in `columns`."""
+    languages: Sequence[str] = ()
+    """The languages of the sides, by whose case rules it is added."""
 
     def examples(self) -> Iterator[Example]:
         """Return the examples in the form of `data.examples`."""
         return map(Pair, *self.columns) if self.labelled is None else iter(self.labelled)
+
+    def trained(self) -> Iterator[Example]:
+        """Return the examples as training reads them, with their tag and noise."""
+        examples = map(Pair, self.encoded(0), self.columns[1]) if self.labelled is None else iter(self.labelled)
+        if self.noise is None:
+            return examples
+        noise = self.noise
+        return (
+            perturbed(example, noise, random.Random(f"{noise.seed} {number}"), self.languages, self.tag)
+            for number, example in zip(self.numbers, examples, strict=True)
+        )
 
     def encoded(self, side: int) -> Sequence[str]:
         """Return the lines of a side as training encodes them."""
@@ -127,8 +145,17 @@ class CorpusReader:
             columns = [[line for line in column if line is not None] for column in zip(*rows, strict=True)]
             self.line_counts = [count + len(lines) for count, lines in zip(self.line_counts, columns, strict=True)]
             if size := min(map(len, columns)):
-                yield Block(range(first, first + size), [lines[:size] for lines in columns], None)
+                yield self._block(range(first, first + size), [lines[:size] for lines in columns])
             first += len(rows)
+
+    def _block(
+        self,
+        numbers: Sequence[int],
+        columns: Sequence[Sequence[str]],
+        labelled: Sequence[LabelledText] | None = None,
+        tag: str | None = None,
+    ) -> Block:
+        return Block(numbers, columns, labelled, tag, self.config.noise, self._languages or ())
 
     def _source_blocks(self) -> Iterator[Block]:
         config = self.config.model_copy(update={"noise": None})
@@ -146,7 +173,7 @@ class CorpusReader:
                 columns = list(zip(*(example.texts for example in examples), strict=True))
                 for side, texts in zip(replaced, columns, strict=False):
                     side += [number for number, text in zip(numbers, texts, strict=True) if _REPLACEMENT in text]
-                yield Block(numbers, columns, None if self._languages else examples, source.tag)
+                yield self._block(numbers, columns, None if self._languages else examples, source.tag)
                 self.line_counts[0] += len(examples)
         invalid = set(chain.from_iterable(source.invalid))
         self.invalid = [[number for number in side if number in invalid] for side in replaced]

@@ -1,24 +1,24 @@
 """The report of `s2s check` on the corpora of a run, before training.
 
 `check_corpora` examines the blocks of each corpus in worker processes, and makes a `CheckReport` of their sums, which
-the command prints. It needs about 43 bytes of memory per training pair, in addition to the held-out sets.
+the command prints. It needs about 50 bytes of memory per training pair, in addition to the held-out sets.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
 from seq2seq.config.corpora import FilterConfig, SourceConfig
 from seq2seq.config.schema import ModelConfig, TokenizerConfig, TrainingConfig, VocabularyConfig
-from seq2seq.data.examples import Example, Pair
-from seq2seq.data.filters import PairFilter
+from seq2seq.data.examples import Example
+from seq2seq.data.filters import PairFilter, SeenBefore
 from seq2seq.data.tokenizer_text import TokenizerText
 from seq2seq.errors import UserError, quiet
 from seq2seq.inspection.advice import Advice, Problem, advise, judge
 from seq2seq.inspection.agreement import Expected
 from seq2seq.inspection.blocks import Block, CorpusReader
-from seq2seq.inspection.examiner import CorpusTally, Examiner
+from seq2seq.inspection.examiner import Candidates, CorpusTally, Examiner
 from seq2seq.inspection.near_duplicates import NearDuplicates
 from seq2seq.inspection.overlap import HeldOut, Matches, Overlap, SharedExample
 from seq2seq.inspection.report import CorpusReport, report_on
@@ -39,6 +39,7 @@ class Corpora:
     """The corpora of one task to check, with the settings of filters, tokenizer and training."""
 
     train: Sequence[SourceConfig]
+    """The training corpora in the order of training, which drops what an earlier one has."""
     held_out: dict[str, SourceConfig]
     languages: tuple[str, str] | None
     """The languages of the two sides; None in classification."""
@@ -52,8 +53,9 @@ class Corpora:
     """The displayed names of the labels, in classification."""
     are_all: bool = True
     """Whether these are all corpora of the model; the advice on its sizes needs all."""
-    reversed_train: Sequence[SourceConfig] = ()
-    """Corpora of the reverse direction with `both_ways`, which are training data here with their sides exchanged."""
+    reversed_train: Collection[int] = ()
+    """The indices of the corpora in `train` that have the reverse direction with `both_ways`; their sides are
+    exchanged."""
     tokenizers: TokenizerPair | None = None
     """The tokenizers of the initial model or of `tokenizer.init_from`; without them, tokenizers are trained."""
     has_languages: bool = False
@@ -65,9 +67,9 @@ class Corpora:
         return self.training is not None and self.training.init_from is not None
 
     @property
-    def have_all_text(self) -> bool:
-        """Whether tokenizers that are trained on these corpora are those of training."""
-        return not self.has_languages and all(source.noise is None for source in self.train)
+    def have_noise(self) -> bool:
+        """Whether training adds noise, without which the report measures lengths."""
+        return any(source.noise is not None for source in self.train)
 
     @property
     def has_exact_tokenizers(self) -> bool:
@@ -110,40 +112,36 @@ def check_corpora(
         progress: function that is called with the number of examples done since its last call.
     """
     kind = corpora.languages, corpora.label_names
-    given = [*((source, False) for source in corpora.train), *((source, True) for source in corpora.reversed_train)]
+    names = [f"train.{index}" for index in range(len(corpora.train))] if len(corpora.train) > 1 else ["train"]
     train = [
-        CorpusReader(f"train.{index}" if len(given) > 1 else "train", source, *kind, is_reversed)
-        for index, (source, is_reversed) in enumerate(given)
+        CorpusReader(name, source, *kind, is_reversed=index in corpora.reversed_train)
+        for index, (name, source) in enumerate(zip(names, corpora.train, strict=False))
     ]
     held_out = [CorpusReader(name, source, *kind) for name, source in corpora.held_out.items()]
     held_out_blocks = {reader.name: list(reader.blocks()) for reader in held_out}
     sample = [list(islice(reader.blocks(), SAMPLE_BLOCKS + 1)) for reader in train]
     is_whole = bool(sample) and all(len(part) <= SAMPLE_BLOCKS for part in sample)
-    has_all = is_whole and corpora.tokenizer.vocab_size <= SAMPLE_VOCABULARY and corpora.have_all_text
-    is_exact = has_all if corpora.tokenizers is None else corpora.has_exact_tokenizers
+    has_all = is_whole and corpora.tokenizer.vocab_size <= SAMPLE_VOCABULARY and not corpora.has_languages
+    is_exact = (has_all if corpora.tokenizers is None else corpora.has_exact_tokenizers) and not corpora.have_noise
     difference = sum(reader.line_counts[-1] - reader.line_counts[0] for reader in train)
     blocks = list(chain.from_iterable(sample)) or list(chain.from_iterable(held_out_blocks.values()))
     tokenizers = _tokenizers(corpora, [_Read(*each) for each in zip(train, sample, strict=True)], blocks, is_exact)
     examiner = _examiner(corpora, blocks, held_out_blocks, difference, tokenizers)
     expected = Expected(corpora.languages or (), examiner.word_pairs, _words_deny(blocks, examiner.word_pairs))
-    total = CorpusTally()
+    total, seen = CorpusTally(), SeenBefore()
     reports, overlaps = [], {}
     for reader in train:
-        tally = CorpusTally()
-        for tally_of_block in in_processes(examiner, reader.blocks(), num_workers, BLOCKS_ALONE):
-            tally.add(tally_of_block)
-            progress(tally_of_block.examples)
-        reports.append(report_on(tally, reader, corpora.filters, None, expected))
+        blocks_examined = in_processes(examiner, reader.blocks(), num_workers, BLOCKS_ALONE)
+        tally = _tally(blocks_examined, seen if corpora.filters.drop_duplicates else None, progress)
+        reports.append(report_on(tally, reader, None, expected))
         tally.matches = _matches_of(reader, tally)
         total.add(tally)
     if held_out:
         overlaps["train"] = Matches(total.matches).overlaps(examiner.held_out)
     for reader in held_out:
-        tally = CorpusTally()
-        for block in held_out_blocks[reader.name]:
-            tally.add(examiner(block, skip=reader.name))
-        compared = total if total.examples else None
-        reports.append(report_on(tally, reader, corpora.filters, compared, expected))
+        blocks_examined = (examiner(block, skip=reader.name) for block in held_out_blocks[reader.name])
+        tally = _tally(blocks_examined, SeenBefore() if corpora.filters.drop_duplicates else None)
+        reports.append(report_on(tally, reader, total if total.examples else None, expected))
         shared = list(Matches(_matches_of(reader, tally)).overlaps(examiner.held_out).items())
         if later := shared[held_out.index(reader) + 1 :]:
             overlaps[reader.name] = dict(later)
@@ -159,6 +157,20 @@ def check_corpora(
         for first, others in overlaps.items()
     }
     return CheckReport(reports, by_line, _advice(corpora, total), problems, is_exact)
+
+
+def _tally(
+    examined: Iterable[tuple[CorpusTally, Candidates]],
+    seen: SeenBefore | None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> CorpusTally:
+    """Return the sums over the blocks of a corpus; examples that `seen` has are duplicates."""
+    tally = CorpusTally()
+    for tally_of_block, candidates in examined:
+        tally_of_block.keep(candidates, seen)
+        tally.add(tally_of_block)
+        progress(tally_of_block.examples)
+    return tally
 
 
 def _advice(corpora: Corpora, total: CorpusTally) -> Advice | None:
@@ -229,8 +241,7 @@ class _Read:
 
     def __iter__(self) -> Iterator[Example]:
         for block in self.blocks:
-            pairs = block.labelled is None
-            yield from map(Pair, block.encoded(0), block.columns[1]) if pairs else block.examples()
+            yield from block.trained()
 
 
 def _tokenizers(

@@ -16,7 +16,7 @@ from seq2seq.config.corpora import FilterConfig
 from seq2seq.data.columns import looks_like_header
 from seq2seq.data.encoding import stored_ids
 from seq2seq.data.examples import Example, LabelledText, Pair
-from seq2seq.data.filters import PairFilter, example_key
+from seq2seq.data.filters import FilterCounts, PairFilter, SeenBefore, example_key
 from seq2seq.inspection.blocks import Block, Finding
 from seq2seq.inspection.correspondence import log_lengths
 from seq2seq.inspection.line_languages import directions
@@ -39,6 +39,8 @@ class Sums:
             total = getattr(self, name)
             if isinstance(value, Counter | set):
                 total.update(value)
+            elif isinstance(value, FilterCounts):
+                total.add(value)
             elif isinstance(value, dict):
                 for kind, finding in value.items():
                     total.setdefault(kind, Finding()).add(finding)
@@ -66,9 +68,7 @@ class SideTally(Sums):
     num_words: int = 0
     num_pieces: float = 0.0
     kept_characters: Counter[str] = field(default_factory=Counter)
-    """Counts without the lines that the filters drop; so are the next two fields."""
-    kept_words: int = 0
-    kept_pieces: float = 0.0
+    """Counts in the examples that the filters keep, with duplicates, which are text for a tokenizer too."""
     held_out_words: set[str] = field(default_factory=set)
     """The words of the held-out sets that occur here."""
 
@@ -85,10 +85,12 @@ class CorpusTally(Sums):
     """The line numbers, int32."""
     keys: list[np.ndarray] = field(default_factory=list)
     """The identity of each example (`example_key`), uint64."""
-    is_kept: list[np.ndarray] = field(default_factory=list)
-    """Whether the filters keep each example, before duplicates are dropped, bool."""
-    dropped: Counter[str] = field(default_factory=Counter)
-    """The number of examples by the filter rule that drops them."""
+    filters: FilterCounts = field(default_factory=FilterCounts)
+    """The numbers of examples that the filters keep and drop."""
+    source_words: int = 0
+    """The words of the sources of the kept examples; the next two fields are of these too."""
+    source_characters: int = 0
+    target_pieces: float = 0.0
     labels: Counter[str] = field(default_factory=Counter)
     misfits: list[np.ndarray] = field(default_factory=list)
     """Log-odds that the sides of a pair do not translate each other, float32; only if word pairs were learned."""
@@ -98,6 +100,36 @@ class CorpusTally(Sums):
     """The pairs of a sample by the languages of their sides."""
     matches: list[tuple[str, SharedExample]] = field(default_factory=list)
     """The held-out examples that occur here."""
+
+    def keep(self, candidates: "Candidates", seen: SeenBefore | None) -> None:
+        """Count the candidates of a block; those that `seen` has are duplicates, as when training builds its corpus."""
+        is_new = seen.first_time(candidates.keys) if seen else np.ones(len(candidates.keys), bool)
+        self.filters.kept = int(is_new.sum())
+        self.filters.drop("duplicate", len(is_new) - self.filters.kept)
+        self.source_words = int(candidates.source_words[is_new].sum())
+        self.source_characters = int(candidates.source_characters[is_new].sum())
+        self.target_pieces = float(candidates.target_pieces[is_new].sum())
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The examples of a block that the filters keep unless they are duplicates; arrays with an item for each."""
+
+    keys: np.ndarray
+    """The identity of each as training reads it, with tag and noise (`example_key`), uint64."""
+    source_words: np.ndarray
+    source_characters: np.ndarray
+    target_pieces: np.ndarray
+
+    @classmethod
+    def of(cls, block: Block, tally: CorpusTally, is_kept: np.ndarray, target_lengths: Sequence[float]) -> "Candidates":
+        """Return the kept examples of a block, whose keys without tag and noise are in `tally`."""
+        keys, sources = tally.keys[0][is_kept], list(compress(block.columns[0], is_kept))
+        if block.tag or block.noise:
+            keys = np.fromiter(map(example_key, compress(block.trained(), is_kept)), np.uint64, len(sources))
+        words = np.fromiter((len(source.split()) for source in sources), np.int32, len(sources))
+        characters = np.fromiter(map(len, sources), np.int32, len(sources))
+        return cls(keys, words, characters, np.array(target_lengths)[is_kept])
 
 
 @dataclass(frozen=True)
@@ -113,8 +145,11 @@ class Examiner:
     """The words of all held-out sets, for each side."""
     word_pairs: WordPairs | None
 
-    def __call__(self, block: Block, skip: str | None = None) -> CorpusTally:
-        """Return the sums of `block`; if it belongs to the held-out set `skip`, overlap with that set is left out."""
+    def __call__(self, block: Block, skip: str | None = None) -> tuple[CorpusTally, Candidates]:
+        """Return the sums of `block`, and its examples that `CorpusTally.keep` counts, in the order of the blocks.
+
+        If the block belongs to the held-out set `skip`, overlap with that set is left out.
+        """
         examples = list(block.examples())
         tally = CorpusTally(
             examples=len(examples),
@@ -124,14 +159,14 @@ class Examiner:
             matches=list(self._overlap(block, examples, skip)),
         )
         lengths = [self._lengths(side, block.encoded(side)) for side in range(len(block.columns))]
-        self._examine_pairs(tally, block, examples, lengths)
-        tally.sides = [self._side(side, block, lengths[side], tally.is_kept[0]) for side in range(len(lengths))]
+        is_kept = self._examine_pairs(tally, block, examples, lengths)
+        tally.sides = [self._side(side, block, lengths[side], is_kept) for side in range(len(lengths))]
         if self.word_pairs is not None:
             tally.misfits.append(self.word_pairs.misfits(*block.columns, is_learned=skip is None))
         if len(block.columns) == 2:
             tally.log_lengths.append(np.stack(list(map(log_lengths, block.columns))))
             tally.directions = directions(block)
-        return tally
+        return tally, Candidates.of(block, tally, is_kept, lengths[-1])
 
     def _lengths(self, side: int, lines: Sequence[str]) -> list[float]:
         """Return the length of each line in pieces."""
@@ -149,8 +184,7 @@ class Examiner:
                 odd.setdefault(name, []).append(index)
             if script := script_of(line):
                 scripts.setdefault(script, []).append(index)
-        words, kept = " ".join(lines).split(), list(compress(lines, is_kept))
-        characters = Counter("".join(lines))
+        words, characters = " ".join(lines).split(), Counter("".join(lines))
         digests = (hashlib.blake2b(line.encode("utf-8", "surrogatepass"), digest_size=8).digest() for line in lines)
         return SideTally(
             findings={name: block.finding(indices, lines) for name, indices in odd.items()},
@@ -160,16 +194,17 @@ class Examiner:
             characters=characters,
             num_words=len(words),
             num_pieces=sum(lengths),
-            kept_characters=characters if is_kept.all() else Counter("".join(kept)),
-            kept_words=len(words) if is_kept.all() else len(" ".join(kept).split()),
-            kept_pieces=sum(compress(lengths, is_kept)),
+            kept_characters=characters if is_kept.all() else Counter("".join(compress(lines, is_kept))),
             held_out_words=self.held_out_words[side].intersection(words),
         )
 
     def _examine_pairs(
         self, tally: CorpusTally, block: Block, examples: Sequence[Example], lengths: Sequence[Sequence[float]]
-    ) -> None:
-        """Find odd pairs, and the rule by which the filters drop an example, and add them to `tally`."""
+    ) -> np.ndarray:
+        """Find odd pairs, and the rule by which the filters drop an example, and add them to `tally`.
+
+        Returns whether the filters keep each example, before duplicates are dropped.
+        """
         rules = PairFilter(self.filters)
         odd = {"copy": [], "case_copy": [], "over_long": [], "ratio": [], "header": []}
         dropped: dict[int, str] = {}
@@ -185,10 +220,11 @@ class Examiner:
         if len(block.columns) == 2 and block.numbers[0] == 1 and looks_like_header([c[0] for c in block.columns]):
             odd["header"] = [0]
         tally.pairs = {kind: block.finding(indices, *block.columns) for kind, indices in odd.items() if indices}
-        tally.dropped.update(dropped.values())
+        for rule in dropped.values():
+            tally.filters.drop(rule)
         is_kept = np.ones(len(examples), bool)
         is_kept[list(dropped)] = False
-        tally.is_kept.append(is_kept)
+        return is_kept
 
     def _overlap(self, block: Block, examples: Sequence[Example], skip: str | None) -> Matches:
         matches = Matches()

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seq2seq.config.corpora import FilterConfig
 from seq2seq.data.filters import FilterCounts
 from seq2seq.inspection.agreement import Agreement, Expected, agreement_of
 from seq2seq.inspection.blocks import EXAMPLES_KEPT, CorpusReader, Finding
@@ -58,7 +57,8 @@ class CorpusReport:
     shift_context: list[tuple[int, tuple[str, ...]]]
     """The lines around the beginning of the first shift."""
     filters: FilterCounts
-    """The numbers of examples that the filters of training keep and drop."""
+    """The numbers of examples that the filters of training keep and drop; what a corpus before it has too is dropped as
+    a duplicate."""
     labels: dict[str, int]
     contradictions: Finding
     """The texts with several labels, or sources with several targets."""
@@ -68,7 +68,6 @@ class CorpusReport:
 def report_on(
     tally: CorpusTally,
     reader: CorpusReader,
-    filters: FilterConfig,
     train: CorpusTally | None,
     expected: Expected,
 ) -> CorpusReport:
@@ -109,7 +108,7 @@ def report_on(
         findings=_in_order(tally.pairs | agreement.language_findings | {"duplicate": finding(*repeated_pairs)}),
         agreement=agreement,
         shift_context=[(number, texts[number]) for number in around if number in texts],
-        filters=_filter_counts(tally, keys, filters),
+        filters=tally.filters,
         labels=dict(sorted(tally.labels.items())),
         contradictions=finding(*contradictions),
         failure=reader.failure,
@@ -156,14 +155,6 @@ def _contradictions(keys: np.ndarray, source_hashes: np.ndarray) -> tuple[int, l
     several = counts > 1
     earliest = inverse[several[inverse].argmax()]
     return int(several.sum()), distinct[inverse == earliest][:EXAMPLES_KEPT].tolist() if several.any() else []
-
-
-def _filter_counts(tally: CorpusTally, keys: np.ndarray, filters: FilterConfig) -> FilterCounts:
-    counts = FilterCounts(dropped=dict(tally.dropped))
-    kept = keys[np.concatenate(tally.is_kept)] if tally.is_kept else keys
-    counts.kept = len(np.unique(kept)) if filters.drop_duplicates else len(kept)
-    counts.drop("duplicate", len(kept) - counts.kept)
-    return counts
 
 
 def _in_order(findings: dict[str, Finding]) -> dict[str, Finding]:
