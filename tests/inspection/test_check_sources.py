@@ -13,7 +13,9 @@ from support.our_models import our_tokenizers
 
 from seq2seq.cli import main
 from seq2seq.config import file as config_file
+from seq2seq.config.corpora import NoiseConfig, SourceConfig
 from seq2seq.data.corpus import prepare_corpus
+from seq2seq.inspection.check import Corpora, check_corpora
 from seq2seq.tasks.inputs import Inputs
 
 ROWS = sentences(300, 1)  # some occur several times
@@ -140,3 +142,12 @@ def test_a_source_that_adds_nothing_is_a_warning(corpora, capfd):
     Path("empty.tsv").write_text("en\tde\n" + "one\t\n" * 20)
     problems = checked(config(PLAIN, [A, "tsv: empty.tsv"]), capfd, (1,))["problems"]
     assert any((one["corpus"], one["level"]) == ("train.1", "error") for one in problems)
+
+
+@pytest.mark.parametrize("noise", [None, NoiseConfig(copies=0.5)])
+def test_noise_makes_the_lengths_of_given_tokenizers_estimates(noise, corpora):
+    """It makes lines longer, and the report is about the lines of the files."""
+    clean = SourceConfig(source=Path("a.en"), target=Path("a.de"))
+    train = [clean, clean.model_copy(update={"noise": noise})]
+    report = check_corpora(Corpora(train, {}, ("en", "de"), tokenizers=our_tokenizers(True)), num_workers=1)
+    assert report.lengths_are_exact == (noise is None)
