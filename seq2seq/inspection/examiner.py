@@ -110,6 +110,12 @@ class CorpusTally(Sums):
         self.source_characters = int(candidates.source_characters[is_new].sum())
         self.target_pieces = float(candidates.target_pieces[is_new].sum())
 
+    def forget_lines(self) -> None:
+        """Free the arrays with an item for each example, which only the report on the corpus needs."""
+        self.numbers, self.keys, self.misfits, self.log_lengths = [], [], [], []
+        for side in self.sides:
+            side.hashes = []
+
 
 @dataclass(frozen=True)
 class Candidates:
