@@ -120,6 +120,22 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
         yield is_free
 
 
+def copy_folder(source: Path, folder: Path) -> None:
+    """Copy the content of a folder into another one, which exists.
+
+    Raises:
+        OSError: a file cannot be read or written, or there is no such folder; `shutil.copytree` would raise an error
+            without its reason.
+    """
+    source.stat()
+    for path in sorted(source.rglob("*")):
+        target = folder / path.relative_to(source)
+        if path.is_dir():
+            target.mkdir(exist_ok=True)
+        else:
+            shutil.copy2(path, target)
+
+
 def remove_folder(target: Path) -> None:
     """Delete a folder so that a kill in the middle leaves nothing under its name."""
     temporary = _beside(target, WRITING)

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -283,7 +282,7 @@ def _keep(
         update_search(model, search, found)
         return model
     with atomic.new_folder(output) as temporary:
-        shutil.copytree(model, temporary, dirs_exist_ok=True)
+        atomic.copy_folder(model, temporary)
         update_search(temporary, search, found)
         check()
     return output

@@ -1,6 +1,8 @@
 """`s2s tune` compares settings of one model, and writes them to that model alone, completely or not at all."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -151,6 +153,28 @@ GONE = {
     "of another length": lambda path: path.write_text("one\n"),
     "not text": lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0"),
 }
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("left", [0, 2])
+def test_a_file_that_cannot_be_copied_is_named_with_the_reason(run, number, left, monkeypatch, capsys):
+    copies, copy = [], shutil.copy2
+
+    def failing(source: Path, target: Path) -> None:
+        copies.append(target)
+        if len(copies) > left:
+            raise OSError(number, os.strerror(number), str(target))
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copy2", failing)
+    assert tuned("runs/a", *FILES, *NEW) in (1, 2)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("s2s: ")
+    assert "internal error" not in error
+    assert os.strerror(number).casefold() in error.casefold()
+    assert not Path("new").exists()
+    monkeypatch.setattr(shutil, "copy2", copy)
+    assert tuned("runs/a", *FILES, *NEW) == 0
 
 
 @pytest.mark.parametrize("files", [(), FILES], ids=["of the run", "given"])

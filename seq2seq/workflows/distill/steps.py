@@ -6,7 +6,6 @@ again, with the same result.
 
 import functools
 import logging
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -354,7 +353,7 @@ class Student:
         start, chosen = tuner.tune({"the student": best})
         found = {"metric": metric, **chosen.search, "before": dict(start.scores), "after": dict(chosen.scores)}
         with atomic.new_folder(self.model) as temporary:
-            shutil.copytree(best, temporary, dirs_exist_ok=True)
+            atomic.copy_folder(best, temporary)
             change = {name: {"before": start.scores[name], "after": value} for name, value in chosen.scores.items()}
             update_search(temporary, chosen.search, {**found, "scores": {VALIDATION: change}})
         return found
