@@ -356,6 +356,7 @@ class Student:
             atomic.copy_folder(best, temporary)
             change = {name: {"before": start.scores[name], "after": value} for name, value in chosen.scores.items()}
             update_search(temporary, chosen.search, {**found, "scores": {VALIDATION: change}})
+            tuner.check_unchanged()
         return found
 
     def _convert(self) -> dict[str, Any]:
