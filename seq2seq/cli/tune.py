@@ -15,7 +15,7 @@ from seq2seq import atomic
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.errors import DataError, ModelError, UserError, typed
-from seq2seq.lines import aligned, check_counts, read_lines, shown_json
+from seq2seq.lines import aligned, check_counts, read_lines, shown_json, shown_name
 from seq2seq.store.finding import check_new
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def command(
         models = {"the model": folder} | means
         tuner = Tuner(pairs, scoring, loading, lambda trial: logger.info("%s", _shown(trial)))
         start, best = tuner.tune(models)
-        result: dict[str, Any] = {"metric": metric, "weights": best.weights, **best.search}
-        result |= directions | {"signatures": scoring.signatures(pairs)} | ({SOURCE: str(source)} if source else {})
+        result: dict[str, Any] = {"metric": metric, "weights": best.weights, **best.search} | directions
+        result |= {"signatures": scoring.signatures(pairs)} | ({SOURCE: shown_name(source.name)} if source else {})
         result["scores"] = {VALIDATION: _change(start.scores, best.scores)}
         for name, examples in tests.items():
             texts = (translated(models[trial.weights], examples, loading, **trial.search) for trial in (start, best))
