@@ -72,7 +72,7 @@ def command(
     from seq2seq.inference.conversion_cache import forget
     from seq2seq.store.tuning import SOURCE, VALIDATION
     from seq2seq.text.direction import Direction
-    from seq2seq.workflows.tune import Scoring, Tuner, translated
+    from seq2seq.workflows.tune import Scoring, Tuner, score_changes, translated
 
     if (source is None) != (reference is None):
         raise click.UsageError(
@@ -97,10 +97,10 @@ def command(
         start, best = tuner.tune(models)
         result: dict[str, Any] = {"metric": metric, "weights": best.weights, **best.search} | directions
         result |= {"signatures": scoring.signatures(pairs)} | ({SOURCE: shown_name(source.name)} if source else {})
-        result["scores"] = {VALIDATION: _change(start.scores, best.scores)}
+        result["scores"] = {VALIDATION: score_changes(start.scores, best.scores)}
         for name, examples in tests.items():
             texts = (translated(models[trial.weights], examples, loading, **trial.search) for trial in (start, best))
-            result["scores"][_name_of_test(name)] = _change(*(scoring.scores(side, examples) for side in texts))
+            result["scores"][_name_of_test(name)] = score_changes(*(scoring.scores(side, examples) for side in texts))
         place = _keep(models[best.weights], output, best.search, result, tuner.check_unchanged)
     if form == "json":
         trials = [{**vars(trial), "scores": dict(trial.scores)} for trial in tuner.trials.values()]
@@ -286,10 +286,6 @@ def _keep(
         update_search(temporary, search, found)
         check()
     return output
-
-
-def _change(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:
-    return {name: {"before": before[name], "after": after[name]} for name in before}
 
 
 def _shown(trial: "Trial") -> str:

@@ -62,10 +62,14 @@ def _parsed(
     first: int,
 ) -> list[Example | None]:
     lines = enumerate(parse(raw, first), start=first)
-    return [
-        example and perturbed(example, noise, random.Random(f"{noise.seed} {line}"), languages, tag)
-        for line, example in lines
-    ]
+    return [example and perturbed_line(example, line, noise, languages, tag) for line, example in lines]
+
+
+def perturbed_line(
+    example: Example, line: int, noise: NoiseConfig, languages: Sequence[str | None] = (), tag: str | None = None
+) -> Example:
+    """Return the example in a line of a source as training reads it; see `perturbed`."""
+    return perturbed(example, noise, random.Random(f"{noise.seed} {line}"), languages, tag)
 
 
 def perturbed(

@@ -6,7 +6,6 @@ noise, because the report is about the lines of the files, and without the tag o
 `Block.trained` adds both, for what depends on the texts of training.
 """
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
@@ -14,7 +13,7 @@ from itertools import chain, islice, zip_longest
 from seq2seq.config.corpora import NoiseConfig, SourceConfig
 from seq2seq.data.directions import DirectedSource
 from seq2seq.data.examples import Example, LabelledText, Pair
-from seq2seq.data.noise import perturbed
+from seq2seq.data.noise import perturbed_line
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.text_files import check_form
 from seq2seq.errors import DataError
@@ -67,7 +66,7 @@ class Block:
             return examples
         noise = self.noise
         return (
-            perturbed(example, noise, random.Random(f"{noise.seed} {number}"), self.languages, self.tag)
+            perturbed_line(example, number, noise, self.languages, self.tag)
             for number, example in zip(self.numbers, examples, strict=True)
         )
 

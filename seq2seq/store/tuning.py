@@ -27,10 +27,6 @@ def tuned_metrics(metrics: Mapping[str, Any], generation: Mapping[str, Any]) -> 
     """Return the metrics of the validation of a tuned model: scores of translations are those after tuning, or are left
     out if they are not known."""
     known = {name: value for (data, name), value in _scores(generation[TUNED]).items() if data == VALIDATION}
-    if SOURCE in generation[TUNED]:
-        known = {}
-    elif "directions" in generation[TUNED]:  # the mean may be that of some of them
-        known = {name: value for name, value in known.items() if "." in name}
     kept = {name: value for name, value in metrics.items() if not _is_of_translations(name)}
     return kept | known
 
@@ -47,9 +43,7 @@ def tuning_note(generation: Mapping[str, Any]) -> str:
 def tuned_card(card: str, generation: Mapping[str, Any]) -> str:
     """Return the card of a model with the scores after tuning and a note about the settings."""
     scores = _scores(generation[TUNED])
-    is_of_run = SOURCE not in generation[TUNED]
     known = {("valid" if data == VALIDATION else data, metric): value for (data, metric), value in scores.items()}
-    known = {key: value for key, value in known.items() if key[0] != "valid" or is_of_run}
     lines = [line for line in with_scores(card, known, METRICS).split("\n") if not line.startswith(f"- {NOTE}")]
     text = "\n".join(lines).rstrip("\n") + "\n"
     if not is_tuned(generation):
@@ -63,12 +57,17 @@ def _is_of_translations(name: str) -> bool:
 
 
 def _scores(tuned: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """Return the scores after tuning, by data set and metric; the file may contain anything."""
+    """Return the scores after tuning, by data set and metric; the file may contain anything.
+
+    Those of the validation set are left out if another set decided, and so are its means over directions, which may be
+    some of them.
+    """
     by_data = tuned.get("scores")
     found = {}
     for data, changes in by_data.items() if isinstance(by_data, Mapping) else ():
         for metric, change in changes.items() if isinstance(changes, Mapping) else ():
             value = change.get("after") if isinstance(change, Mapping) else None
-            if isinstance(value, float):
+            is_other = data == VALIDATION and (SOURCE in tuned or ("directions" in tuned and "." not in metric))
+            if isinstance(value, float) and not is_other:
                 found[data, metric] = value
     return found

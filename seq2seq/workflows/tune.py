@@ -180,6 +180,11 @@ class Tuner:
         return self.trials[key]
 
 
+def score_changes(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Return the scores before and after tuning by name, as `update_search` stores them."""
+    return {name: {"before": before[name], "after": after[name]} for name in before}
+
+
 def translated(folder: Path, pairs: Sequence[Pair], loading: Mapping[str, Any], **search: Any) -> list[str]:
     """Return the best translations with these search settings, as users of the model get them, each in the direction of
     its pair."""

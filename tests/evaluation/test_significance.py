@@ -161,7 +161,7 @@ def test_an_interval_over_seeds_contains_the_mean_of_many_trainings():
 
 
 def compared(command: str, folder: Path) -> list[str]:
-    """What is typed to compare two systems, whose files are written."""
+    """Write the files of two systems, and return the arguments that compare them."""
     for name in ("one", "two", "reference"):
         (folder / name).write_text("a man rides\nthe dog\n")
     one, two, reference = (str(folder / name) for name in ("one", "two", "reference"))

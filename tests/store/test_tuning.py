@@ -38,7 +38,7 @@ AFTER = {
 
 
 def found(after: dict, **other) -> dict:
-    """What `s2s tune` stores."""
+    """The record that `s2s tune` stores."""
     changes = {
         data: {name: {"before": 1.0, "after": value} for name, value in each.items()} for data, each in after.items()
     }
@@ -116,6 +116,8 @@ def test_means_over_some_of_the_directions_are_not_those_over_all(folder):
     metrics = load_outline(folder).description.metrics
     assert "chrf" not in metrics
     assert metrics["chrf.en-de"] == 61.0
+    assert ("valid", "chrf") not in rows(folder)
+    assert ("valid", "chrf") not in front(folder)
 
 
 @pytest.mark.parametrize("search", [{}, {"beam_size": 3}])

@@ -49,7 +49,7 @@ from seq2seq.workflows.parts import (
     other_lines,
     other_model,
 )
-from seq2seq.workflows.tune import Scoring, Tuner
+from seq2seq.workflows.tune import Scoring, Tuner, score_changes
 
 logger = logging.getLogger(__name__)
 
@@ -354,8 +354,8 @@ class Student:
         found = {"metric": metric, **chosen.search, "before": dict(start.scores), "after": dict(chosen.scores)}
         with atomic.new_folder(self.model) as temporary:
             atomic.copy_folder(best, temporary)
-            change = {name: {"before": start.scores[name], "after": value} for name, value in chosen.scores.items()}
-            update_search(temporary, chosen.search, {**found, "scores": {VALIDATION: change}})
+            scores = {VALIDATION: score_changes(start.scores, chosen.scores)}
+            update_search(temporary, chosen.search, {**found, "scores": scores})
             tuner.check_unchanged()
         return found
 

@@ -115,11 +115,14 @@ def _is_damaged(side: str) -> bool:
 def _have_other_numbers(*sides: str) -> bool:
     """Whether both sides have numbers, and other ones. "15 128 GB" may be one number or two, so numbers are the same if
     all digits are. "m²" may be written "m2", so they are also the same if they are in compatible characters (NFKC)."""
-    compatible = [unicodedata.normalize("NFKC", side) for side in sides]
-    return all(map(numbers_of, sides)) and all(
-        len(set(map(digits_of, form))) == 2 and numbers_of(form[0]) != numbers_of(form[1])
-        for form in (sides, compatible)
-    )
+    if not all(map(numbers_of, sides)) or _have_the_same(*sides):
+        return False
+    return not _have_the_same(*(unicodedata.normalize("NFKC", side) for side in sides))
+
+
+def _have_the_same(*sides: str) -> bool:
+    source, target = map(numbers_of, sides)
+    return source == target or len(set(map(digits_of, sides))) == 1
 
 
 def _is_repetitive(*sides: str) -> bool:
