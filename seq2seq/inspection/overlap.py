@@ -158,12 +158,21 @@ class Matches:
 
 
 def normalise(text: str) -> str:
-    """Return `text` in lower case and ordinary width, without punctuation and space."""
+    """Return `text` without punctuation, space, and the case and width of letters; "ß" becomes "ss"."""
+    text = lowered(text)
+    return text if text.isascii() else unicodedata.normalize("NFC", text.casefold())
+
+
+def lowered(text: str) -> str:
+    """Return `text` in lower case and ordinary width, without punctuation and space.
+
+    `augment` stores a fingerprint of such lines, so this form stays as it is.
+    """
     return (text if text.isascii() else unicodedata.normalize("NFC", text)).translate(_NORMALISED)
 
 
 class _NormalisedCharacters(dict):
-    """A table for `str.translate` that `normalise` uses; it is filled when characters occur."""
+    """A table for `str.translate` that `lowered` uses; it is filled when characters occur."""
 
     def __missing__(self, code: int) -> str | None:
         character = chr(code)

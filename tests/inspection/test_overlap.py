@@ -121,6 +121,19 @@ def test_any_text_finds_itself(texts, seed):
     assert found.pair_normalised == found.pair_near == 0
 
 
+@pytest.mark.parametrize("case", [str.upper, str.lower, str.swapcase])
+def test_case_matters_in_no_alphabet(case):
+    """Among others "Straße" is "STRASSE", and a sigma is one at the end of a word too; a dotless i is a letter."""
+    for character in set(map(chr, range(sys.maxunicode + 1))) - {"ı"}:
+        assert normalise(case(character)) == normalise(character), hex(ord(character))
+
+
+@pytest.mark.parametrize("text", ["Die Straße ist naß.", "Ο δρόμος είναι μακρύς.", "Ǆ ŉ ﬁne"])
+def test_held_out_lines_are_found_in_any_case(text):
+    found = find_all([Pair(text.upper(), text.lower())], {"valid": [Pair(text, text)]})["valid"]
+    assert (found.source_normalised, found.target_normalised, found.pair_normalised) == (1, 1, 1)
+
+
 def test_near_duplicates_are_those_that_comparing_every_pair_finds():
     draw = random.Random(5)
     held_out, train = pairs(40, 1), pairs(40, 2)

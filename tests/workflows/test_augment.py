@@ -118,6 +118,13 @@ def test_both_sides_of_the_held_out_sets_of_a_run_are_left_out(side, folder, cap
     assert "is not in a run" not in err
 
 
+def test_held_out_lines_are_left_out_in_any_case(capsys):
+    Path("street").write_text("one\nDie Straße ist naß.\nDIE STRASSE IST NASS\ndie strasse ist nass\n")
+    Path("street held out").write_text("Die STRAẞE ist naß!\n")
+    assert main(["augment", "run", "--text", "street", "--held-out", "street held out", "-o", "street kept"]) == 0
+    assert "left out: held out 3\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("options", [(), ("--held-out", "valid.en")], ids=["unknown", "named"])
 def test_a_model_outside_a_run_has_no_held_out_sets_and_a_warning_says_so(options, capsys):
     shutil.copytree("run/best", "stray/outside", dirs_exist_ok=True)
