@@ -90,9 +90,10 @@ def test_swap_in_the_middle_of_an_answer_keeps_the_whole_text(browser, both_ways
 MARKED = """() => {
   const found = [];
   let end = 0;
-  for (const node of document.getElementById("mirror").childNodes) {
-    if (node.nodeName === "MARK") found.push([end, node.textContent]);
-    end += node.textContent.length;
+  const texts = document.createTreeWalker(document.getElementById("mirror"), NodeFilter.SHOW_TEXT);
+  for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+    if (node.parentElement.matches("mark")) found.push([end, node.data]);
+    end += node.data.length;
   }
   return found;
 }"""

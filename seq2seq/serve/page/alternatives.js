@@ -57,7 +57,7 @@ function show(word, language, texts, choose, closed) {
   const list = element("ul", { className: "choices" });
   list.setAttribute("aria-label", "Alternatives");
   for (const text of texts) {
-    const button = element("button", { type: "button", textContent: text, lang: language });
+    const button = element("button", { type: "button", textContent: text, lang: language, dir: "auto" });
     button.addEventListener("click", () => {
       close();
       choose(text);

@@ -29,7 +29,7 @@ export async function ask(path, body, signal) {
 export const askJson = async (...request) => (await ask(...request)).json().catch(lost);
 
 // The objects of a stream of JSON lines, up to one with `done`.
-export async function* objects(stream) {
+async function* objects(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
@@ -46,6 +46,23 @@ export async function* objects(stream) {
     }
   } finally {
     reader.cancel().catch(() => {});
+  }
+}
+
+/* Yields the lines of a translation that is streamed. Where the server has no details for it, it is asked for without
+   them: a direction in two passes has none, and the weights that they need may be gone (`model`), which is a flag. */
+export async function* streamed(body, signal, flags = []) {
+  let isBegun = false;
+  try {
+    const answer = await ask("/v1/translate", body, signal);
+    for await (const line of objects(answer.body)) {
+      isBegun = true;
+      yield line.done ? line : { ...line, flags: [...line.flags, ...flags] };
+    }
+  } catch (error) {
+    const isFailed = error.code === "model";
+    if (isBegun || !body.details.length || !(isFailed || error.field === "details")) throw error;
+    yield* streamed({ ...body, details: [] }, signal, isFailed ? ["unaligned"] : []);
   }
 }
 

@@ -17,7 +17,7 @@ function cells(row) {
 export const terms = () => rows().map(cells).filter(([source, target]) => source && target);
 
 function addTerm(source = "", target = "", option = "") {
-  const inputs = [["Term", { value: source }], ["Translation", { value: target }],
+  const inputs = [["Term", { value: source, dir: "auto" }], ["Translation", { value: target, dir: "auto" }],
     ["Only in this case", { type: "checkbox", checked: option === "case" }]].map(([label, value]) => {
     const input = element("input", value);
     input.setAttribute("aria-label", label);

@@ -2,12 +2,12 @@
 // Spans of answers are in code points; `points` are the texts as arrays of them.
 
 import { close, offer, whenClosed } from "./alternatives.js";
-import { ask, askJson, element, kept, objects, RETRY_SECONDS } from "./api.js";
+import { askJson, element, kept, RETRY_SECONDS, streamed } from "./api.js";
 import { choiceOf, choose, edited, forget } from "./chosen.js";
 import { copied, download, textOf } from "./files.js";
 import { beginGlossary, showStatuses, terms } from "./glossary.js";
 import { moved, summary, translations } from "./parts.js";
-import { beginWords, fill, focusWord, isStale, markAt, setText } from "./words.js";
+import { append, beginWords, fill, focusWord, isStale, markAt, setText } from "./words.js";
 
 const REST = 300; // milliseconds
 const ALTERNATIVES = 4;
@@ -117,11 +117,7 @@ async function translate() {
 async function* asked(chunk, signal) {
   const body = { ...request(detected), text: chunk, split: "sentences", stream: true };
   body.details = wanted("alignment", "words", "confidence", "terms");
-  const answer = await ask("/v1/translate", body, signal).catch((error) => {
-    if (error.field !== "details" || !body.details.length) throw error;
-    return ask("/v1/translate", { ...body, details: [] }, signal); // a direction in two passes has none
-  });
-  for await (const line of objects(answer.body)) {
+  for await (const line of streamed(body, signal)) {
     if (line.done) detected ??= line.source;
     else yield line;
   }
@@ -154,7 +150,7 @@ function clear() {
 
 // Says what went wrong. Where `again` is given, it tries what failed once more, after these milliseconds.
 function failed(error, again) {
-  const busy = error.status === 429 || error.status === 503 || error.code === "stopping";
+  const busy = [429, 503].includes(error.status) && error.code !== "model" || error.code === "stopping";
   if (error.isLost || busy) {
     say(`The server ${busy ? "is busy" : "does not answer"}; ${again ? "trying again" : "try again later"}.`, true);
     again?.((error.after || RETRY_SECONDS) * 1000);
@@ -177,7 +173,7 @@ function keyField() {
 function show(part) {
   part.original = part.text;
   part.shown = element("span", { lang: tagOf("target") });
-  translation.append(part.before, part.shown);
+  append(part);
   const choice = choiceOf(part);
   if (choice) take(part, choice);
   else fill(part);

@@ -94,6 +94,7 @@ const FLAGS = {
   verbatim: "was copied, because it is not language", lost: "lacks characters that the model does not know",
   language: "is in another language", unchanged: "was left unchanged where its translation is empty",
   pivot: "was translated through another language",
+  unaligned: "has no alignment; the server's log has the cause", // a flag of `streamed`
 };
 
 // What is said of the translated parts of a text.

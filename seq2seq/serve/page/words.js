@@ -1,5 +1,6 @@
 // The words of the translation: the marks of their partners in the text, and the keys that go from one to another.
 // What is done for a sentence or a word takes no longer in a long text: it visits the words of this sentence alone.
+// Each line is an element, which has the direction of its first letter, as a line of the box has.
 
 import { element } from "./api.js";
 
@@ -7,6 +8,9 @@ const DOUBTFUL = 0.4, UNCERTAIN = 0.5;
 const mirror = document.getElementById("mirror"), translation = document.getElementById("translation");
 let reached = null; // the one word that the Tab key reaches; arrow keys go from it to the others
 let partners = []; // the words that are marked
+let lines = []; // of the text below the box
+
+const lineOf = (textContent) => element("div", { dir: "auto", textContent });
 
 // Whether the translation belongs to an earlier text.
 export const isStale = () => translation.classList.contains("stale");
@@ -58,7 +62,23 @@ function reach(word) {
 // The text below the box, in which words are marked.
 export function setText(text) {
   unmark();
-  mirror.textContent = `${text}\n`;
+  mirror.replaceChildren();
+  lines = [];
+  for (const { 0: line, index } of `${text}\n`.matchAll(/[^\n]*\n/g)) {
+    const shown = Object.assign(lineOf(line), { begin: index });
+    lines.push(shown);
+    mirror.append(shown);
+  }
+}
+
+// Shows the space before the translation of a sentence, and the element for it.
+export function append({ before, shown }) {
+  for (const [number, space] of before.split("\n").entries()) {
+    if (number) translation.lastElementChild.append("\n");
+    if (number || !translation.lastElementChild) translation.append(lineOf(""));
+    translation.lastElementChild.append(space);
+  }
+  translation.lastElementChild.append(shown);
 }
 
 function unmark() {
@@ -73,9 +93,10 @@ function mark(part, spans) {
   unmark();
   if (isStale()) return;
   const points = Array.from(part.sentence), ends = new Map(spans);
-  const place = (of) => part.at + points.slice(0, of - part.source[0]).join("").length;
+  const line = lines.findLast(({ begin }) => begin <= part.at);
+  const place = (of) => part.at - line.begin + points.slice(0, of - part.source[0]).join("").length;
   for (const [from, to] of [...ends].toSorted(([one], [other]) => other - one)) {
-    const word = mirror.firstChild.splitText(place(from));
+    const word = line.firstChild.splitText(place(from));
     word.splitText(place(to) - place(from));
     word.replaceWith(element("mark", {}, word.data));
   }
@@ -94,11 +115,10 @@ export function markAt(cursor, parts) {
 
 // The word after or before a word.
 function beside(word, isAfter) {
-  const next = isAfter ? "nextElementSibling" : "previousElementSibling";
-  const edge = isAfter ? "firstElementChild" : "lastElementChild";
-  let found = word[next], sentence = word.parentElement[next];
-  for (; !found && sentence; sentence = sentence[next]) found = sentence[edge];
-  return found;
+  const words = document.createTreeWalker(translation, NodeFilter.SHOW_ELEMENT, (one) =>
+    one.matches(".word") ? NodeFilter.FILTER_ACCEPT : NodeFilter.FILTER_SKIP);
+  words.currentNode = word;
+  return isAfter ? words.nextNode() : words.previousNode();
 }
 
 // Calls `choose` with a word and its part when it is clicked, or Enter or the space bar is pressed on it.
@@ -112,8 +132,9 @@ export function beginWords(choose) {
   on("focusin", reach);
   on("click", choose);
   on("keydown", (word, part, event) => {
+    const forwards = getComputedStyle(word).direction === "rtl" ? "ArrowLeft" : "ArrowRight";
     if (event.key === "Enter" || event.key === " ") choose(word, part);
-    else if (event.key === "ArrowRight" || event.key === "ArrowLeft") beside(word, event.key === "ArrowRight")?.focus();
+    else if (event.key === "ArrowRight" || event.key === "ArrowLeft") beside(word, event.key === forwards)?.focus();
     else return;
     event.preventDefault();
   });
