@@ -48,8 +48,9 @@ def command(
 ) -> None:
     """Print the word alignment of each line of SOURCE with the same line of TARGET, from the attention of MODEL.
 
-    Training ends with a calibration on the validation set. Calibrate a model of another toolkit with --calibrate and a
-    few hundred pairs. Without calibration, all attention heads count equally, and alignments are rough.
+    Both sides are read as in training, so white space at their ends, no-break spaces and invisible characters change no
+    link. Training ends with a calibration on the validation set. Calibrate a model of another toolkit with --calibrate
+    and a few hundred pairs. Without calibration, all attention heads count equally, and alignments are rough.
     """
     if calibrate:
         options.only_for("alignments; leave out --calibrate", "output", "form", "batch_tokens")

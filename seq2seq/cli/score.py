@@ -35,9 +35,10 @@ def command(model: Path, source: Path, target: Path, output: Path | None, **load
 
     Each line of the answer is the log-probability, a tab, and the number of tokens.
 
-    The tokens are the model's pieces and the end of the sentence. No pair is skipped. Empty sides are scored too, and a
-    pair too long for the model is split into equal parts, with a warning. The files must have the same number of
-    lines."""
+    The tokens are the model's pieces and the end of the sentence. Both sides are read as in training, so white space at
+    their ends, no-break spaces and invisible characters change no score. No pair is skipped. Empty sides are scored
+    too, and a pair too long for the model is split into equal parts, with a warning. The files must have the same
+    number of lines."""
     check_output(output)
     with contextlib.ExitStack() as stack:
         pairs = stack.enter_context(open_pairs(source, target))

@@ -11,7 +11,6 @@ import numpy as np
 
 from seq2seq.data.examples import Chunk, Position
 from seq2seq.data.filters import FilterCounts, PairFilter, example_key
-from seq2seq.text.normalization import normalized
 from seq2seq.text.tokenizer import Tokenizer
 
 
@@ -110,11 +109,9 @@ class Encoding:
 
 
 def stored_ids(tokenizer: Tokenizer, texts: Sequence[str], is_source: bool) -> list[list[int]]:
-    """Return the ids of one side of a corpus: sources as translators and classifiers read them; targets in normal form,
-    without replacement of characters."""
-    return (
-        tokenizer.read_all(texts) if is_source else tokenizer.encode_all([normalized(text).strip() for text in texts])
-    )
+    """Return the ids of one side of a corpus: sources as translators and classifiers read them; targets as scorers
+    and aligners do."""
+    return tokenizer.read_all(texts) if is_source else tokenizer.encode_targets(texts)
 
 
 def id_type(vocab_size: int) -> np.dtype:

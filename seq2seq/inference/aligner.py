@@ -36,6 +36,7 @@ from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.store.opened import in_one_state
 from seq2seq.text.alignment import Alignment, Link, Word, copied, moved
+from seq2seq.text.normalization import normalized as normal_form
 from seq2seq.text.tokenizer import encodable
 from seq2seq.text.words import Span, owners, spaced_words, without_overlaps, word_spans
 
@@ -90,6 +91,13 @@ class _Side:
 
     def __len__(self) -> int:
         return len(self.tag) + len(self.ids)
+
+    def is_spelled_like(self, other: "_Side") -> bool:
+        """Whether both have the same text and words in normal form."""
+        if normal_form(self.text).strip() != normal_form(other.text).strip():
+            return False
+        words, others = ([normal_form(side.text[slice(*word)]) for word in side.words] for side in (self, other))
+        return words == others
 
     def share(self, pieces: range) -> tuple[int, np.ndarray]:
         """Return the first word of consecutive pieces, and a matrix (words, pieces) of which piece is in which word.
@@ -265,10 +273,11 @@ class Aligner(Scorer):
         return _Side(text, tag, ids[num_tags:], list(map(original, spans)), words, end_of_tag)
 
     def _target(self, text: str, spaced: bool) -> _Side:
-        """Return a target, read unchanged. A tag that it begins with is one of its ids, but in no word."""
-        ids, spans = self._tokenizers.target.spans(encodable(as_one_line(text)))
+        """Return a target, read as in training. A tag that it begins with is one of its ids, but in no word."""
+        ids, mapped, spans = self._tokenizers.target.target_spans(text)
         before = [(-1, 0)] * (len(ids) - len(spans))
-        return _Side(text, (), ids, [*before, *spans], None if spaced else word_spans(text, spans))
+        words = None if spaced else map(mapped.original, word_spans(mapped.text, spans))
+        return _Side(text, (), ids, [*before, *map(mapped.original, spans)], words)
 
     def _matched(
         self, sides: Sequence[tuple[_Side, _Side]], probabilities: bool
@@ -327,8 +336,8 @@ class Aligner(Scorer):
         self, source: _Side, target: _Side, known: dict[tuple[int, int], float], log_probs: np.ndarray
     ) -> Alignment:
         words = tuple(map(Word, target.words, target.means(log_probs).tolist()))
-        if source.text == target.text and source.words == target.words:
-            links = tuple(Link(span, span, 1.0) for span in source.words)
+        if source.is_spelled_like(target):
+            links = tuple(Link(*spans, 1.0) for spans in zip(source.words, target.words, strict=True))
         else:
             links = tuple(
                 Link(source.words[column], target.words[row], weight) for (row, column), weight in sorted(known.items())

@@ -107,7 +107,7 @@ class GlossaryTranslator:
         self._flag([part for part in flat if part.text != part.free])
         joined = [self._joined(answer, of_line) for answer, of_line in zip(translations, parts, strict=True)]
         changed = [index for index, answer in enumerate(joined) if answer.text != translations[index].text]
-        scores = self._scores([(joined[index].source, joined[index].text.strip()) for index in changed])
+        scores = self._scores([(joined[index].source, joined[index].text) for index in changed])
         for index, (log_prob, score, tokens) in zip(changed, scores, strict=True):
             joined[index] = replace(joined[index], log_prob=log_prob, score=score, tokens=tokens)
         return joined

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from seq2seq.errors import DataError
 from seq2seq.lines import as_one_line, in_order
 from seq2seq.search.base import Opening
+from seq2seq.text.normalization import normalized
 from seq2seq.text.scripts import lower, title
 from seq2seq.text.tokenizer import TokenizerPair, encodable
 
@@ -70,19 +71,23 @@ class Prefixes:
 
     def prefix(self, text: str, is_whole: bool = False, max_length: int = sys.maxsize) -> Prefix:
         """Return the prefix of a text; with `is_whole`, or if the longest spelling of its last word does not fit into
-        the `max_length` positions of a model, it ends with a whole word. Blank text gives an empty prefix."""
+        the `max_length` positions of a model, it ends with a whole word. Blank or invisible text gives an empty
+        prefix."""
         found = self._prefix(text, is_whole)
         room = max_length - len(self._target.start_ids)  # and one for the end
         if found.opening and len(found.ids) + len(found.opening.steps) >= room:
             return self._prefix(text, is_whole=True)
         return found
 
+    def ids(self, text: str) -> list[int]:
+        """Return the pieces of a prefix."""
+        return self._target.encode_targets([text])[0]
+
     def _prefix(self, text: str, is_whole: bool) -> Prefix:
-        text = encodable(as_one_line(text))
-        ids = self._target.encode(text.strip())
+        text, ids = encodable(as_one_line(text)), self.ids(text)
         if not ids or is_whole:
             return Prefix(text.rstrip(), tuple(ids), None, self._target.decode(ids)) if ids else Prefix()
-        if text[-1].isspace():
+        if normalized(text)[-1] == " ":
             opening = Opening((dict.fromkeys([*self._spellings.beginning(b" "), self._target.eos_id], 1),))
             return Prefix(text, tuple(ids), opening, self._target.decode(ids) + " ")
         first = self._spellings.begin_of_last_word(ids, LONGEST_LAST_WORD)

@@ -85,7 +85,7 @@ class Scorer(OneModel):
     def score(self, pairs: Sequence[Pair | tuple[str, str]], ended: bool = True) -> list[PairScore]:
         """Return the score of each pair, independently of the others.
 
-        White space around a source is removed, as in translation; a target is scored unchanged. Unless `ended`, targets
+        Both sides are read as in training: normalised, and without white space at their ends. Unless `ended`, targets
         are beginnings of translations, and their ends do not count.
 
         Raises:
@@ -96,7 +96,7 @@ class Scorer(OneModel):
         sides = checked_pairs([pair.texts if isinstance(pair, Pair) else pair for pair in found], "score")
         texts = [encodable(as_one_line(source)).strip() for source, _ in sides]
         sources = self._tokenizers.source.read_all(texts)
-        targets = self._tokenizers.target.encode_all([encodable(as_one_line(target)) for _, target in sides])
+        targets = self._tokenizers.target.encode_targets([target for _, target in sides])
         parts = list(chain.from_iterable(map(self._parts, count(), texts, sources, targets)))
         log_probs = torch.zeros(len(sides), dtype=torch.float64)
         parts = parts if ended else [part._replace(is_last=False) for part in parts]
@@ -152,7 +152,7 @@ class Scorer(OneModel):
         """
         target = self._tokenizers.target
         sources = self._tokenizers.source.read_all([encodable(as_one_line(source)) for source, _ in pairs])
-        begun = target.encode_all([encodable(as_one_line(begin)).rstrip() for _, begin in pairs])
+        begun = target.encode_targets([begin for _, begin in pairs])
         lengths = [max(map(len, sides)) for sides in zip(sources, begun, strict=True)]
         fitting = [index for index, length in enumerate(lengths) if length <= self._part_length]
         words: list[list[str]] = [[] for _ in pairs]

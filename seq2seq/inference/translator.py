@@ -294,12 +294,12 @@ class Translator:
 
     def takes_prefix(self, text: str) -> bool:
         """Whether a translation that begins with this text fits the model."""
-        return len(self.tokenizers.target.encode(as_one_line(text).strip())) < self._engine.max_length
+        return len(self._prefixes.ids(text)) < self._engine.max_length
 
     def _prefix(self, text: str, number: int, is_whole: bool) -> Prefix:
         prefix = self._prefixes.prefix(text, is_whole, self._engine.max_length)
         if prefix.text and not self.takes_prefix(text):
-            count, most = len(self.tokenizers.target.encode(as_one_line(text).strip())), self._engine.max_length - 1
+            count, most = len(self._prefixes.ids(text)), self._engine.max_length - 1
             raise DataError(
                 f"prefix of line {number + 1}: {count} pieces, but the model has room for {most}; shorten it"
             )
@@ -369,7 +369,7 @@ class Translator:
     def flags(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
         """Return the flags of translations that were not made in parts, given as (source, translation)."""
         sources = self.tokenizers.source.read_all([source for source, _ in pairs])
-        targets = self.tokenizers.target.encode_all([text for _, text in pairs])
+        targets = self.tokenizers.target.encode_targets([text for _, text in pairs])
         return [
             self._flags(Part(0, "", source), ids, text, Hypothesis(tuple(target_ids), 0.0, 0.0, True))
             for (source, text), ids, target_ids in zip(pairs, sources, targets, strict=True)

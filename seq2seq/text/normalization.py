@@ -1,7 +1,8 @@
 """The normal form in which texts are encoded, and the places of its characters in the original text.
 
 Tokenizers make a `Normalizer` of the characters that they have; translators, scorers, aligners and classifiers read
-texts through it. `normalized`, its part that needs no vocabulary, is applied to all text for training.
+sources through it. `normalized`, its part that needs no vocabulary, is applied to all text for training, and to
+targets wherever they are encoded.
 """
 
 import functools
@@ -159,10 +160,11 @@ class Normalizer:
 
 
 class ReadingTokenizer(ABC):
-    """A tokenizer that reads texts in their normalised form, without white space at the ends. A text that would become
-    empty is read unchanged.
+    """A tokenizer that reads texts in their normalised form, without white space at the ends. A source that would
+    become empty is read unchanged.
 
-    `encode` and `decode` do not normalise; `read` is for all texts that are input of an encoder.
+    `read` is for all texts that are input of an encoder, and `encode_targets` for given translations and their
+    beginnings, in training too. `encode` and `decode` do not normalise.
     """
 
     model_bytes: bytes
@@ -238,7 +240,19 @@ class ReadingTokenizer(ABC):
     def read_spans(self, text: str) -> tuple[list[int], Mapped, list[Span]]:
         """Return the ids that `read` returns, the normalised text, and the span in that text of each id that is not a
         tag."""
-        mapped = self.normalizer.mapped(text)
+        return self._spans_in(self.normalizer.mapped(text))
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each translation, or beginning of one, in normal form and without white space at the ends.
+        Characters that the vocabulary lacks are not replaced."""
+        return self.encode_all([normalized(text).strip() for text in texts])
+
+    def target_spans(self, text: str) -> tuple[list[int], Mapped, list[Span]]:
+        """Return the ids that `encode_targets` returns for a text, its normal form, and the span in that of each id
+        that is not a tag."""
+        return self._spans_in(mapped(text))
+
+    def _spans_in(self, mapped: Mapped) -> tuple[list[int], Mapped, list[Span]]:
         before = len(mapped.text) - len(mapped.text.lstrip())
         ids, spans = self.spans(mapped.text.strip())
         return ids, mapped, [(begin + before, end + before) for begin, end in spans]

@@ -27,6 +27,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.store.calibration import FILE, Calibration, read_calibration, summary, write_calibration
 from seq2seq.store.model_folder import load_model
 from seq2seq.text.alignment import pharaoh
+from seq2seq.text.normalization import normalized
 from seq2seq.text.tokenizer import META_SYMBOL
 from seq2seq.text.words import owners, spaced_words, word_spans
 
@@ -125,7 +126,8 @@ def test_details_do_not_depend_on_the_batch_and_fit_their_texts(random_model):
         assert [word.span for word in alone.words] == [word.span for word in details.words]
         for one, other in zip(alone.words, details.words, strict=True):
             assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
-        assert "".join(target[slice(*word.span)] for word in details.words) == "".join(target.split())
+        words = (normalized(target[slice(*word.span)]) for word in details.words)
+        assert "".join(words) == "".join(normalized(target).split())
         assert all(math.isfinite(word.log_prob) and word.log_prob <= 1e-6 for word in details.words)
         if details.source_words:
             assert {link.target for link in details.links} == ({word.span for word in details.words})

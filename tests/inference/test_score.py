@@ -17,6 +17,7 @@ from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model
+from seq2seq.text.normalization import normalized
 
 TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft, und die Katze sieht zu."]
 PAIRS = [
@@ -65,7 +66,7 @@ def stepped_log_prob(model: Path, source_ids: list[int], target_ids: list[int]) 
 @pytest.mark.parametrize("pair", PAIRS, ids=range(len(PAIRS)))
 def test_score_is_the_sum_of_single_steps(model, scorer, pair):
     tokenizers = load_model(model).tokenizers
-    source, target = tokenizers.source.encode(pair[0].strip()), tokenizers.target.encode(pair[1])
+    source, target = tokenizers.source.encode(pair[0].strip()), tokenizers.target.encode(normalized(pair[1]).strip())
     (score,) = scorer.score([Pair(*pair)])
     assert score.tokens == len(target) + 1
     expected = stepped_log_prob(model, source, [*target, tokenizers.target.eos_id])
@@ -102,16 +103,19 @@ def test_equals_the_log_prob_of_the_beam_that_found_the_translation(model, score
     assert [s.tokens for s in scores] == [len(h.ids) + 1 for h in compared.values()]
 
 
-def test_equals_the_score_of_the_translator(model, scorer):
+@pytest.mark.parametrize(("before", "after"), [("", ""), ("  ", " \t"), ("\xa0", "\u2003")])
+def test_equals_the_score_of_the_translator(model, scorer, before, after):
+    """White space at the ends of a line is in its translation, and in no score."""
     tokenizers = load_model(model).tokenizers
     translator = Translator.load(model, engine="torch", beam_size=8, n_best=8, max_length_ratio=0.5)
     found = {
         (translation.source, answer.text): answer
-        for translation in translator.translate([f"A man rides {i}" for i in range(30)])
+        for translation in translator.translate([f"{before}A man rides {i}{after}" for i in range(30)])
         for answer in (translation, *translation.alternatives)
-        if len(tokenizers.target.encode(answer.text)) + 1 == answer.tokens  # the same pieces, and an end
+        if len(tokenizers.target.encode(answer.text.strip())) + 1 == answer.tokens  # the same pieces, and an end
     }
     assert len(found) >= 30
+    assert all(text == before + text.strip() + after for _, text in found)
     scores = scorer.score(list(found))
     assert [s.log_prob for s in scores] == pytest.approx([answer.log_prob for answer in found.values()], abs=1e-4)
 
@@ -119,7 +123,7 @@ def test_equals_the_score_of_the_translator(model, scorer):
 @pytest.mark.parametrize(("source", "target"), [("a", "dog " * 60), ("dog " * 60, "a"), ("dog " * 60, "snow " * 90)])
 def test_a_pair_longer_than_the_model_is_scored_in_full_in_equal_parts(model, scorer, source, target):
     tokenizers = load_model(model).tokenizers
-    source_ids, target_ids = tokenizers.source.encode(source.strip()), tokenizers.target.encode(target)
+    source_ids, target_ids = tokenizers.source.encode(source.strip()), tokenizers.target.encode(target.strip())
     (score,) = scorer.score([(source, target)])
     count = score.parts
     assert count == -(-max(len(source_ids), len(target_ids)) // (MAX_LENGTH - 1)) > 1
@@ -135,7 +139,7 @@ def test_a_pair_longer_than_the_model_is_scored_in_full_in_equal_parts(model, sc
 def test_each_part_of_a_long_source_begins_with_its_language(model, scorer):
     tokenizer = load_model(model).tokenizers.source
     tag, target = ">>deu<<", "snow " * 90
-    rest, target_ids = tokenizer.encode("dog " * 59 + "dog"), tokenizer.encode(target)
+    rest, target_ids = tokenizer.encode("dog " * 59 + "dog"), tokenizer.encode(target.strip())
     (score,) = scorer.score([(f"{tag}{'dog ' * 60}", target)])
     assert score.parts > 1
     expected = 0.0

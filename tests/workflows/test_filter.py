@@ -120,6 +120,7 @@ def test_a_text_has_the_score_of_its_normal_form_and_is_written_as_it_is(spellin
     write_sides(Path(), spelling, spelled)
     plain = filtered("plain", *MODELS, "--max-score", "1000")
     made = filtered(f"with {spelling}", *MODELS, "--max-score", "1000", corpus=(f"{spelling}.en", f"{spelling}.de"))
+    scorer = Scorer.load("model")
     for name in ("forward", "reverse"):
         expected, scores = (
             {each["line"]: each[name] for each in records(folder / "scores") if name in each}
@@ -127,6 +128,9 @@ def test_a_text_has_the_score_of_its_normal_form_and_is_written_as_it_is(spellin
         )
         assert len(scores) > LINES / 2  # a rule may leave out a pair for its spelling
         assert scores == pytest.approx({line: expected[line] for line in scores}, abs=2e-4)
+        if name == "forward":  # the score of `s2s score`
+            again = zip(scores, scorer.score([spelled[line - 1] for line in scores]), strict=True)
+            assert scores == pytest.approx({line: -one.log_prob / one.tokens for line, one in again}, abs=1e-4)
     assert [(each["source"], each["target"]) for each in records(made)] == [spelled[n - 1] for n in numbers(made)]
 
 

@@ -22,7 +22,6 @@ from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError, ModelError
 from seq2seq.inference.scorer import PairScore, Scorer
 from seq2seq.text.direction import Direction
-from seq2seq.text.normalization import normalized
 from seq2seq.workflows.filter.rules import PairLimits, PairRules
 from seq2seq.workflows.filter.shards import PairShard
 from seq2seq.workflows.parts import NO_SCORE, PartCounts, finished_part, folder_record, write_part
@@ -116,9 +115,8 @@ class FilterJob:
             return [{} for _ in pairs]
         sides: dict[str, list[Pair]] = {FORWARD: [], REVERSE: []}
         for pair in pairs:
-            source, target = (normalized(text).strip() for text in (pair.source, pair.target))  # as training does
-            sides[FORWARD].append(Pair(source, target))
-            sides[REVERSE].append(Pair(target, source))
+            sides[FORWARD].append(pair)
+            sides[REVERSE].append(Pair(pair.target, pair.source))
         found = {
             direction: [round(cross_entropy(each), DIGITS) for each in scorer.score(sides[direction])]
             for direction, scorer in zip(sides, opened_scorers(self.judges, self.loading), strict=False)
