@@ -30,7 +30,6 @@ from seq2seq.store.direction import directed
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.direction import Direction, check_direction_given
 from seq2seq.text.scripts import UNSPACED
-from seq2seq.text.splitting import language_tag
 from seq2seq.text.tokenizer import META_SYMBOL, encodable
 
 # Logits are computed for this many tokens at a time.
@@ -127,8 +126,10 @@ class Scorer(OneModel):
         `text` has no white space at its beginning.
         """
         tokenizer = self._tokenizers.source
-        tag, rest = language_tag(text, lambda tag: len(tokenizer.read(tag)) <= self._part_length // 2)
-        return (tokenizer.read(tag) if tag else tokenizer.tag_ids), rest
+        typed = tokenizer.typed_tag(text)
+        ids = tokenizer.read(typed) if typed else ()
+        fits = 0 < len(ids) <= self._part_length // 2
+        return (ids, text[len(typed) :]) if fits else (tokenizer.tag_ids, text)
 
     def _most(self, tag: Sequence[int]) -> tuple[int, int]:
         """Return the most ids of a source after its tag, and of a target."""

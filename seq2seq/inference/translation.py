@@ -16,7 +16,6 @@ from seq2seq.search.base import normalized_score
 from seq2seq.text.alignment import KINDS, Alignment, Term, moved
 from seq2seq.text.parts import Part
 from seq2seq.text.parts import join as join_texts
-from seq2seq.text.splitting import language_tag
 from seq2seq.text.words import Span
 
 
@@ -83,10 +82,7 @@ class Translation(Alternative):
     def tag_of_parts(self) -> str:
         """The language tag at the beginning of the source, if the parts were translated with it and do not contain it;
         otherwise empty."""
-        line = self.source.lstrip()
-        tag, _ = language_tag(line, lambda tag: True)
-        end = len(self.source) - len(line) + len(tag)
-        return tag if self.parts and self.parts[0].source[0] >= end else ""
+        return self.source[: self.parts[0].source[0]].lstrip() if self.parts else ""
 
     def shifted(self, source: int, target: int = 0) -> "Translation":
         """Return the translation as a part of larger texts, in which it begins at these code points."""

@@ -270,12 +270,12 @@ class Translator:
             def read(words: str, known: dict[str, list[int]] = known) -> list[int]:
                 return known[words] if words in known else source.read(words)
 
-            copied = None if prefix.text else self.is_untranslatable
-            parts = fitting(text, lambda words, read=read: len(read(words)), self._part_length, copied)
+            copied, tag = None if prefix.text else self.is_untranslatable, source.typed_tag(text)
+            is_spelled = source.language_named(tag) is None
+            parts = fitting(text, lambda words, read=read: len(read(words)), self._part_length, copied, tag, is_spelled)
             begin = len(lines[number]) - len(lines[number].lstrip())
             for index, part in enumerate(parts):
-                key = (first_line + number) * MOST_PARTS + index
-                first = Prefix() if index else prefix
+                key, first = (first_line + number) * MOST_PARTS + index, Prefix() if index else prefix
                 ids_of_part, starts = tuple(read(part.tag + part.text)), self.tokenizers.target.start_ids
                 sentence = Sentence(ids_of_part, first.ids, key, never, first.opening, starts)
                 yield _Request(number, part._replace(begin=part.begin + begin), sentence, first)

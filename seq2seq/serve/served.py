@@ -248,12 +248,17 @@ class ServedTranslator(ServedModel):
 
     def compute(self, texts: Sequence[Text], settings: Settings) -> list[Translation]:
         """Return the translation of each text, as `s2s translate` with these settings."""
-        lines = [text.tag + text.text if text.text.strip() else text.text for text in texts]
+        lines = [text.tag + text.text if self._takes_tag(text) else text.text for text in texts]
         prefixes = [text.prefix for text in texts] if any(text.prefix for text in texts) else None
         answers = self._pipeline(settings).translate(lines, prefixes, details=settings.details)
         return [
             answer.without_tag(len(answer.source) - len(text.text)) for answer, text in zip(answers, texts, strict=True)
         ]
+
+    def _takes_tag(self, text: Text) -> bool:
+        """Whether a text needs the tag that a larger text begins with: the model reads such tags, and not a copy."""
+        first = self.first or self.translator
+        return first.tokenizers.source.typed_tag(text.tag) != "" and not first.is_untranslatable(text.text)
 
     def is_untranslatable(self, text: str, settings: Settings) -> bool:
         """Whether a text is copied, because it is not language and contains no term."""

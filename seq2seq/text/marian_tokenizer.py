@@ -93,8 +93,12 @@ class MarianTokenizer(ReadingTokenizer):
 
     def language_named(self, text: str) -> str | None:
         """See `ReadingTokenizer.language_named`: `deu` for a text that begins with `>>deu<<`."""
-        language, rest = self._split_language(text)
-        return language[2:-2] if language and len(rest) < len(text) else None
+        return self.typed_tag(text).rstrip()[2:-2] or None
+
+    def typed_tag(self, text: str) -> str:
+        """See `ReadingTokenizer.typed_tag`."""
+        _, rest = self._split_language(text)
+        return text[: len(text) - len(rest)]
 
     @property
     def tag_ids(self) -> tuple[int, ...]:

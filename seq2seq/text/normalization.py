@@ -187,6 +187,11 @@ class ReadingTokenizer(ABC):
         """Return the language of `tags` whose tag a text begins with, as users of OPUS-MT type it; usually None."""
         return None
 
+    def typed_tag(self, text: str) -> str:
+        """Return the language tag that a text begins with, and the space after it; empty if the tokenizer reads none
+        there, so that text in the form of a tag is text."""
+        return ""
+
     @property
     def tag_ids(self) -> tuple[int, ...]:
         """The ids that every encoded text begins with: the tag of a language, or nothing."""

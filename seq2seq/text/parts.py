@@ -54,7 +54,12 @@ def cut(text: str, split: Split, longest: int = sys.maxsize) -> list[Part]:
 
 
 def fitting(
-    text: str, length: Callable[[str], int], longest: int, untranslatable: Untranslatable | None = None
+    text: str,
+    length: Callable[[str], int],
+    longest: int,
+    untranslatable: Untranslatable | None = None,
+    tag: str = "",
+    is_spelled: bool = False,
 ) -> list[Part]:
     """Return the parts of a line that fit a model, cut at sentence ends where possible; usually the line itself.
 
@@ -63,8 +68,12 @@ def fitting(
         length: the pieces of a text.
         longest: the most pieces of a part, its language tag included.
         untranslatable: finds what is copied; None copies nothing.
+        tag: the language tag that the text begins with, which each part needs; one that leaves too little room is text.
+        is_spelled: whether the tag may be text. It is text if all of the rest is copied, so that nothing is lost.
     """
-    tag, rest = language_tag(text, lambda tag: length(tag) <= longest // 2)
+    if tag and length(tag) > longest // 2:
+        tag = ""
+    rest = text[len(tag) :]
     stretches = [(rest, False)] if untranslatable is None else untranslatable.stretches(rest)
     if stretches == [(rest, False)] and length(text) <= longest:
         return [Part(0, "", text)]
@@ -79,6 +88,8 @@ def fitting(
     for stretch, is_verbatim in stretches:
         cores = [stretch] if is_verbatim else split_text(stretch, fits)
         found += [(core, is_verbatim or is_copied(core)) for core in cores]
+    if is_spelled and tag and all(is_verbatim or not core.strip() for core, is_verbatim in found):
+        return fitting(text, length, longest, untranslatable)
     parts, _ = stripped(core for core, _ in found)
     flags = (is_verbatim for core, is_verbatim in found if core.strip())
     return [
@@ -121,7 +132,7 @@ def joint(source: str, answer: str, part: Part, text: str) -> str:
 
 
 def _tag(text: str) -> str:
-    return language_tag(text.lstrip(), lambda tag: True)[0]
+    return language_tag(text.lstrip())
 
 
 def bounded_sentences(line: str, longest: int) -> list[str]:

@@ -29,15 +29,10 @@ LONGEST_CHARACTER = 16
 LANGUAGE_TAG = regex.compile(r">>[a-z]{2,3}(?:[_-]\w+)*<<\s*")
 
 
-def language_tag(text: str, fits: Callable[[str], bool]) -> tuple[str, str]:
-    """Return the language tag that a text begins with, and the space after it; and the rest, whose parts all need the
-    tag.
-
-    A tag that does not fit is part of the rest.
-    """
+def language_tag(text: str) -> str:
+    """Return the beginning of a text that has the form of a language tag, and the space after it."""
     found = LANGUAGE_TAG.match(text)
-    end = found.end() if found and fits(found.group()) else 0
-    return text[:end], text[end:]
+    return found.group() if found else ""
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:

@@ -95,6 +95,10 @@ class TaggedTokenizer(Tokenizer):
         """See `ReadingTokenizer.tags`."""
         return self.languages.pieces
 
+    def typed_tag(self, text: str) -> str:
+        """See `ReadingTokenizer.typed_tag`: no text can spell a tag."""
+        return ""
+
     @property
     def tag_ids(self) -> tuple[int, ...]:
         """See `ReadingTokenizer.tag_ids`."""

@@ -20,6 +20,7 @@ from seq2seq.errors import ModelError
 from seq2seq.lines import as_one_line, read_regular
 from seq2seq.text.direction import Direction
 from seq2seq.text.normalization import ReadingTokenizer, Span
+from seq2seq.text.splitting import language_tag
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import TokenizerConfig
@@ -92,6 +93,11 @@ class Tokenizer(ReadingTokenizer):
         rows = list(zip(found["ids"], found["offsets"], strict=True))
         ids, spans = zip(*self._with_meta_symbol(rows, stand_in), strict=True)
         return list(ids), list(spans)
+
+    def typed_tag(self, text: str) -> str:
+        """See `ReadingTokenizer.typed_tag`: any text in the form of a tag, because training text may have had tags that
+        are spelled as text."""
+        return language_tag(text)
 
     def rule(self, character: str) -> str:
         """See `ReadingTokenizer.rule`."""

@@ -186,6 +186,11 @@ def test_every_sentence_has_the_language_tag(text, split, expected):
     assert all(text[piece.begin :].startswith(piece.text) for piece in pieces)
 
 
+def test_no_copied_sentence_has_a_tag_that_was_added(server):
+    for text in (">>fra<< One two. 4242. One.", ">>fra<< One two.\n4242.\nOne."):
+        assert "4242." in translated(server, text=text, split="sentences", glossary=[]).split()
+
+
 def test_spans_are_of_the_text_without_a_tag_that_was_added():
     words = (Word((0, 3), -0.1),)
     links = Link((0, 7), (0, 3), 0.1), Link((8, 11), (0, 3), 0.9)
