@@ -154,7 +154,8 @@ class Aligner(Scorer):
         """Load a model, with the arguments and errors of `OneModel.load`.
 
         Without `precision`, `align` multiplies in bfloat16 if the CPU supports it natively: 998 of 1,000 links stay the
-        same, in three fifths of the time.
+        same, in three fifths of the time. Probabilities then depend a little on the other pairs of a call: those of
+        words by up to 0.02, confidence by up to 0.004.
 
         Raises:
             ModelError: also if the calibration belongs to another model.
@@ -178,7 +179,7 @@ class Aligner(Scorer):
     def align(
         self, pairs: Sequence[tuple[str, str]], spaced: bool = False, probabilities: bool = True
     ) -> list[Alignment]:
-        """Return the alignment of each (source, target), independently of the others.
+        """Return the alignment of each (source, target), in float32 independently of the others.
 
         Args:
             pairs: texts of one line each.
