@@ -159,7 +159,7 @@ class Guard:
     def _check_names(self, request: Request) -> None:
         host = request.headers.get("host", "")
         name = _HOST.fullmatch(host)
-        if self._hosts is not None and (name is None or name.group(1).lower() not in self._hosts):
+        if self._hosts is not None and (name is None or _in_one_form(name.group(1)) not in self._hosts):
             message = "this name in Host is not allowed; start the server with --allow-host NAME"
             raise Refusal(403, "host", message)
         origin = request.headers.get("origin")
@@ -227,7 +227,7 @@ def _sent(token: str) -> str:
 
 
 def host_name(given: str) -> str:
-    """Return a name of --allow-host as it is compared with Host: in lower case, without a port.
+    """Return a name of --allow-host as it is compared with Host: as `sent_name`, without a port.
 
     Raises:
         UserError: it is not the name of a host.
@@ -235,7 +235,7 @@ def host_name(given: str) -> str:
     found = _HOST.fullmatch(given.strip())
     if found is None:
         raise UserError(f"--allow-host {given}: not the name of a host; write it without a scheme, such as example.org")
-    return _in_ascii(found.group(1))
+    return sent_name(found.group(1))
 
 
 def origin_of(given: str) -> str:
@@ -250,16 +250,29 @@ def origin_of(given: str) -> str:
     found = _HOST.fullmatch(place)
     if not separator or not scheme or found is None:
         raise UserError(f"--cors-origin {given}: not an origin; write one such as https://example.org, without a path")
-    name, port = _in_ascii(found.group(1)), place.removeprefix(found.group(1))
+    name, port = sent_name(found.group(1)), place.removeprefix(found.group(1))
     return f"{scheme}://{name}{port if port != USUAL_PORTS.get(scheme) else ''}"
 
 
-def _in_ascii(host: str) -> str:
-    """Return the name of a host as it is sent: in lower case, and encoded where it is not ASCII (RFC 3490)."""
+def sent_name(host: str) -> str:
+    """Return the name of a host as it is sent: in lower case, and encoded where it is not ASCII (RFC 3490). An IPv6
+    address, given with or without brackets, is in its shortest form.
+
+    Raises:
+        UserError: it is not the name of a host.
+    """
     try:
-        return host.lower() if host.isascii() else host.lower().encode("idna").decode()
+        return _in_one_form(host) if host.isascii() else host.lower().encode("idna").decode()
     except UnicodeError as error:
         raise UserError(f"{host}: not the name of a host; check it") from error
+
+
+def _in_one_form(host: str) -> str:
+    """Return a name in lower case, or an IPv6 address in its shortest form, in brackets and without a zone."""
+    try:
+        return f"[{ipaddress.IPv6Address(host.strip('[]').partition('%')[0])}]"
+    except ValueError:
+        return host.lower()
 
 
 def is_loopback(host: str) -> bool:

@@ -29,7 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seq2seq.errors import UserError, counted
 from seq2seq.serve import libretranslate
 from seq2seq.serve.glossaries import Glossaries
-from seq2seq.serve.guard import LOOPBACK, Guard, Keys, is_loopback
+from seq2seq.serve.guard import LOOPBACK, Guard, Keys, is_loopback, sent_name
 from seq2seq.serve.http import client_of, to_json
 from seq2seq.serve.libretranslate import LibreTranslate
 from seq2seq.serve.limits import Limits
@@ -94,7 +94,7 @@ def application(service: Service, access: Access) -> ASGIApp:
         *(Page(service, access.keys).routes() if access.page else ()),
     ]
     names = {name.lower() for name in access.names}
-    hosts = names | {*LOOPBACK, access.host.lower()} if names or is_loopback(access.host) else None
+    hosts = names | {*LOOPBACK, sent_name(access.host)} if names or is_loopback(access.host) else None
     guarded = Guard(Router(all_routes, redirect_slashes=False), service, hosts, access.origins, plain_paths)
     if not access.origins:
         return guarded

@@ -3,12 +3,15 @@
 import sys
 
 import pytest
-from support.serving import models_and_keys, new_process, serving
+from support.serving import ask_inside, models_and_keys, new_process, serving
 
 from seq2seq.cli import main
 from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.guard import origin_of
-from seq2seq.serve.models import load
+from seq2seq.serve.limits import Limits
+from seq2seq.serve.models import Models, load
+from seq2seq.serve.server import Access
+from seq2seq.serve.service import Service
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +69,14 @@ NAMES = {
     "Other.Example": "other.example:8080",
     "bücher.example": "xn--bcher-kva.example",
     "[FE80::1]:5000": "[fe80::1]",
+    "[fd00:0:0::5]": "[fd00::5]:5000",
 }
 ORIGINS = {
     "https://example.org/": "https://example.org",
     "HTTPS://Upper.org:443": "https://upper.org",
     "http://example.org:8080": "http://example.org:8080",
     "https://bücher.example": "https://xn--bcher-kva.example",
+    "http://[FD00:0::6]:80": "http://[fd00::6]",
 }
 
 
@@ -88,6 +93,37 @@ def test_a_name_is_accepted_however_it_is_written(folder):
         assert served.ask("/health", Host="example").status == 403
         assert served.ask("/health", Origin="http://example.org").status == 403
     assert origin_of("*") == "*"
+
+
+HOSTS = {
+    "192.0.2.2": ["192.0.2.2"],
+    "fd00::2": ["[fd00::2]", "[FD00::2]", "[fd00:0:0:0::2]"],
+    "FD00:0:0:0:0:0:0:2": ["[fd00::2]"],
+    "fe80::2%eth0": ["[fe80::2]"],
+    "::": ["[::]"],
+    "server.example": ["server.example", "SERVER.example"],
+    "bücher.example": ["xn--bcher-kva.example"],
+    "127.0.0.2": ["127.0.0.2", "localhost", "127.0.0.1", "[::1]"],
+    "0:0:0:0:0:0:0:1": ["[::1]", "[0:0::1]", "localhost", "127.0.0.1"],
+}
+
+
+@pytest.mark.parametrize("names", [[], ["t.example"]])
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_address_in_the_log_is_accepted(host, names):
+    """It is also one of the names if others are given, however the address and the name in Host are written."""
+    service = Service(Models([]), Limits())
+
+    def is_refused(name: str) -> bool:
+        first = ask_inside(service, "/v1/translate", b"{}", access=Access(host, names=names), host=name)[0]
+        return first["status"] == 403
+
+    is_open = not names and not host.startswith(("127.", "0:"))
+    for name in [*HOSTS[host], *names]:
+        assert not is_refused(name)
+        assert not is_refused(f"{name}:5000")
+    for name in ("other.example", "[fd00::3]", "192.0.2.3"):
+        assert is_refused(name) is not is_open
 
 
 @pytest.mark.parametrize(

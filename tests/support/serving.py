@@ -142,7 +142,7 @@ def serving(*typed: str | Path, port: int = 0, start: Callable = Started) -> Ite
 
 def ask_inside(
     service: Service, path: str, body: bytes, told: Callable[[dict], object] = lambda message: None,
-    access: Access | None = None, kind: str = "application/json",
+    access: Access | None = None, kind: str = "application/json", host: str = "localhost",
 ) -> list[dict]:  # fmt: skip
     """The messages of an answer that is asked for without a socket; `told` is called with each when it is sent."""
     parts: list[dict] = []
@@ -161,7 +161,7 @@ def ask_inside(
 
         scope = {
             "type": "http", "method": "POST", "path": path, "query_string": b"", "root_path": "", "scheme": "http",
-            "headers": [(b"host", b"localhost"), (b"content-type", kind.encode())],
+            "headers": [(b"host", host.encode()), (b"content-type", kind.encode())],
             "server": ("localhost", 1), "client": ("127.0.0.1", 1),
         }  # fmt: skip
         await application(service, access or Access())(scope, receive, send)
