@@ -6,6 +6,7 @@ The tokenizer follows browsers, and its time is linear for any input. `translati
 
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Literal
 
 from seq2seq.errors import DataError
@@ -40,6 +41,12 @@ def segments(text: str, source: str = "") -> Document:
     builder = Builder(escape_text)
     read(builder, text, source)
     return builder.finish()
+
+
+def beginning(text: str, length: int) -> str:
+    """Return the first lexemes of a page, of at least `length` characters, or all of it."""
+    ends = accumulate(len(lexeme.raw) for lexeme in _Tokenizer(text).lexemes())
+    return text[: next((end for end in ends if end >= length), len(text))]
 
 
 def read(builder: Builder, text: str, source: str = "") -> None:

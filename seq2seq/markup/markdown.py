@@ -26,6 +26,7 @@ from seq2seq.markup.segments import Builder, Item, text_item
 from seq2seq.markup.tags import SEPARATING, build, escape_text, may_repeat
 
 _LINE_END = re.compile(r"\r\n?|\n")
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _ESCAPES = re.compile(r"\\[!-/:-@\[-`{-~]|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _SPECIAL = re.compile(
     r"(?P<kept>(?<=[^\]!\\^\[])\[(?![ xX]\])[^\[\]\\`*_<&!~$|{}^@\n]++\](?=[^(\[:{]))"
@@ -44,6 +45,13 @@ _TAG_FIRST = re.compile(r"^[^A-Za-z<\n]*<", re.MULTILINE)
 _TITLED = frozenset({"container", "definition"})
 _SIGNS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
 _KINDS = frozenset(_SIGNS.values())
+
+
+def beginning(text: str, length: int) -> str:
+    """Return the front matter and the paragraphs after it, of at least `length` characters, or all of a document."""
+    front = FRONT_MATTER.match(text)
+    end = _BLANK_LINE.search(text, length + (front.end() if front else 0))
+    return text[: end.end()] if end else text
 
 
 def segments(text: str) -> Document:

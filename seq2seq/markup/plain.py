@@ -9,6 +9,11 @@ from seq2seq.markup.segments import Builder, text_item
 _LINE = re.compile(r"([^\r\n]*)([\r\n]*)")
 
 
+def beginning(text: str, length: int) -> str:
+    """Return the first lines of a text, of at least `length` characters, or all of it."""
+    return text[: text.find("\n", length) + 1] or text
+
+
 def segments(text: str) -> Document:
     """Return the lines of a text as segments."""
     builder = Builder(str)

@@ -82,6 +82,22 @@ def segments(text: str, source: str = "") -> Document:
     return builder.finish()
 
 
+def beginning(text: str, length: int) -> str:
+    """Return the first lexemes of a document, of at least `length` characters, with end tags for the elements that they
+    leave open; or all of it. Errors are those of `segments`."""
+    _check(text)
+    end, opened = 0, list[str]()
+    for lexeme in _lexemes(text):
+        if end >= length and opened:  # before the root there is no document
+            break
+        end += len(lexeme.raw)
+        if lexeme.kind == "open":
+            opened.append(lexeme.name)
+        elif lexeme.kind == "close" and opened:
+            opened.pop()
+    return text[:end] + "".join(f"</{name}>" for name in reversed(opened))
+
+
 def lexemes(text: str) -> list[Lexeme]:
     """Return the lexemes of a well-formed text, in order."""
     return list(_lexemes(text))

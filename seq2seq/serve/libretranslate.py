@@ -34,7 +34,7 @@ from seq2seq.serve.http import (
     media_type,
 )
 from seq2seq.serve.limits import Refusal, bad, unsupported
-from seq2seq.serve.models import AUTO, LEAST_GUESS, LONGEST_SAMPLE
+from seq2seq.serve.models import AUTO, LEAST_GUESS, sample_of
 from seq2seq.serve.openapi import Endpoint
 from seq2seq.serve.schemas import TranslateRequest, worded
 from seq2seq.serve.served import ServedTranslator
@@ -128,7 +128,7 @@ class LibreTranslate:
         texts = body.q if is_list else [body.q]
         self._service.check_texts(texts)
         source, target = (ALIASES.get(code.lower(), code) for code in (body.source, body.target))
-        guess = await self._guess(texts) if source.lower() == AUTO else []
+        guess = await self._guess(texts, body.format) if source.lower() == AUTO else []
         least = LEAST_CONFIDENCE if len(self._service.models.sources) > 1 else CERTAIN
         if guess and guess[0]["confidence"] >= least:
             source = guess[0]["language"] if self._has(guess[0]["language"], target) else source
@@ -256,12 +256,12 @@ class LibreTranslate:
             }
         )
 
-    async def _guess(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+    async def _guess(self, texts: Sequence[str], form: str = "text") -> list[dict[str, Any]]:
         """Return the languages of this server that texts may have, the likeliest first.
 
         Without a guess, this is the first source language, with confidence 0.
         """
-        guesses = await asyncio.to_thread(self._identifier.ranked, " ".join(texts)[:LONGEST_SAMPLE])
+        guesses = await asyncio.to_thread(lambda: self._identifier.ranked(sample_of(texts, form)))
         shown = [{"confidence": round(100 * share, 1), "language": self._codes[name]} for name, share in guesses]
         likely = [guess for guess in shown if guess["confidence"] >= LEAST_CONFIDENCE]
         return likely or ([{"confidence": 0.0, "language": self._first["code"]}] if self._first else [])

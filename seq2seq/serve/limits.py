@@ -93,6 +93,11 @@ def bad(message: str, field: str | None = None, code: str = "bad_request") -> Re
     return Refusal(400, code, message, field)
 
 
+def field_of_text(index: int, count: int) -> str:
+    """Return the field of one of the texts of a request, whose number is `count`."""
+    return f"text.{index}" if count > 1 else "text"
+
+
 def unsupported(field: str, message: str) -> Refusal:
     """Return the refusal (400) of a field or value that this server does not support."""
     return bad(message, field, "unsupported")

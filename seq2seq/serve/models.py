@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from seq2seq.errors import UserError, some_of
+from seq2seq.errors import DataError, UserError, some_of
 from seq2seq.inference.pivot import pivot_of
 from seq2seq.inference.translator import Translator
 from seq2seq.languages import language_code, language_name, own_code
 from seq2seq.lines import shown_name
-from seq2seq.serve.limits import Refusal, bad
+from seq2seq.markup.sample import sample
+from seq2seq.serve.limits import Refusal, bad, field_of_text
 from seq2seq.serve.served import ServedClassifier, ServedModel, ServedTranslator, Settings, tag_of
 from seq2seq.store.finding import BEST, find_model, task_of
 from seq2seq.store.opened import in_one_state
@@ -172,23 +173,26 @@ class Models:
         ordered = [*(exact or pairs), *(model for model in fitting if model.choices)]
         return _first(ordered, wanted, target, explains)
 
-    def source_of(self, texts: Sequence[str], source: str | None, target: str | None, name: str | None) -> str | None:
+    def source_of(
+        self, texts: Sequence[str], source: str | None, target: str | None, name: str | None, form: str = "text"
+    ) -> str | None:
         """Return the source language of a request; for `auto`, that of its texts, if the models that fit have several.
 
         Raises:
-            Refusal: the language of the texts is not clear, or is clearly another one than the only one that fits.
+            Refusal: the language of the texts is not clear, or is clearly another one than the only one that fits; or
+                as in `sample_of`.
         """
         if source is None or source.lower() != AUTO:
             return source
         fitting = [one for one in self.translators if name in (None, one.name) and one.has("target", target)]
         known = sorted({language for one in fitting for language in _names(one, "source")})
-        sample = " ".join(texts)[:LONGEST_SAMPLE]
+        text = sample_of(texts, form)
         if len(set(map(language_code, known))) < 2:
-            if known and _identifier(tuple(sorted(self.languages()))).is_other(sample, known[0]):
+            if known and _identifier(tuple(sorted(self.languages()))).is_other(text, known[0]):
                 only = f"the text is not in {language_name(known[0])}, the only source language that fits"
                 raise bad(f"{only}; name the source to translate it nevertheless", "source")
             return source
-        found = _identifier(tuple(known)).ranked(sample)
+        found = _identifier(tuple(known)).ranked(text)
         if not found or found[0][1] < LEAST_GUESS:
             raise _unclear(known)
         return found[0][0]
@@ -216,6 +220,26 @@ class Models:
         if len(fitting) != 1:
             raise bad(f"name one of the classifiers: {some_of([model.name for model in self.classifiers])}", "model")
         return fitting[0]
+
+
+def sample_of(texts: Sequence[str], form: str = "text") -> str:
+    """Return the beginning of the texts of a request, by which their language is identified; that of documents is
+    without markup.
+
+    Raises:
+        Refusal: a document is not in the format.
+    """
+    if form == "text":
+        return " ".join(texts)[:LONGEST_SAMPLE]
+    found = ""
+    for index, text in enumerate(texts):
+        if len(found) >= LONGEST_SAMPLE:
+            break
+        try:
+            found += sample(text, form, LONGEST_SAMPLE) + " "
+        except DataError as error:
+            raise bad(str(error), field_of_text(index, len(texts))) from error
+    return found[:LONGEST_SAMPLE]
 
 
 def _first(

@@ -17,7 +17,7 @@ from seq2seq.inference.degeneration import text_flags
 from seq2seq.inference.documents import translate_documents
 from seq2seq.inference.translation import Translation, join
 from seq2seq.markup.translation import BadDocument
-from seq2seq.serve.limits import Refusal, bad
+from seq2seq.serve.limits import Refusal, bad, field_of_text
 from seq2seq.serve.queue import Job, Queue, Text
 from seq2seq.serve.served import ServedModel, ServedTranslator, Settings
 from seq2seq.text.alignment import Term
@@ -129,9 +129,7 @@ class Answers:
         """Return the field of the request that an error concerns."""
         if any(text.prefix for text in self.job.texts):
             return "prefix"
-        if isinstance(failure, BadDocument) and len(self.job.texts) > 1:
-            return f"text.{failure.index}"
-        return "text"
+        return field_of_text(failure.index, len(self.job.texts)) if isinstance(failure, BadDocument) else "text"
 
     async def _change(self) -> None:
         """Wait until results or a failure have been added to the job; refuse the request after its deadline."""

@@ -109,11 +109,12 @@ class Service:
         """Return the request with the language of its texts as its source, if that is `auto`.
 
         Raises:
-            Refusal: the language of the texts is not clear.
+            Refusal: the texts are over a limit, or as in `Models.source_of`.
         """
         if asked.source is None or asked.source.lower() != AUTO:
             return asked
-        given = asked.texts, asked.source, asked.target, asked.model
+        self.check_texts(asked.texts)
+        given = asked.texts, asked.source, asked.target, asked.model, asked.format
         return asked.model_copy(update={"source": await asyncio.to_thread(self.models.source_of, *given)})
 
     def accept(self, asked: TranslateRequest, client: str = "") -> Translating:

@@ -50,6 +50,9 @@ FIELDS: dict[str, tuple[Callable[[int], dict], int]] = {
     ),
     "html": (lambda n: {"text": numbered("<p>a <b>man</b> {}</p>", n), "format": "html"}, 15),
     "html, one paragraph": (lambda n: {"text": f"<p>{numbered('A <i>man</i> {}. ', n)}</p>", "format": "html"}, 15),
+    "html of one paragraph, detected": (
+        lambda n: {"text": "<div><b></b></div>" * n + "<p>a man</p>", "format": "html", "source": "auto"}, 300,
+    ),
     "xml": (lambda n: {"text": f"<r>{numbered('<p>a man {}</p>', n)}</r>", "format": "xml"}, 15),
     "comments": (lambda n: {"text": "<!-- x -->" * n + "<r>a man</r>", "format": "xml"}, 200),
     "markdown": (lambda n: {"text": numbered("- a *man* {}\n", n), "format": "markdown"}, 15),
