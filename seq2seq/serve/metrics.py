@@ -33,12 +33,12 @@ class Metrics:
         self.refused = Counter("s2s_refused_total", "Requests refused, by reason.", ["reason"], registry=registry)
         self.sentences = Counter(
             "s2s_sentences_total",
-            "Sentences and documents accepted, and their outcome: done, failed, or withdrawn (the client left, or the "
-            "deadline passed).",
+            "Sentences and documents accepted, and their outcome: done (the result was sent), failed, or withdrawn "
+            "(the client left, or the deadline passed).",
             ["state"],
             registry=registry,
         )
-        self.tokens = Counter("s2s_tokens_total", "Target pieces of translations.", registry=registry)
+        self.tokens = Counter("s2s_tokens_total", "Target pieces of translations that were sent.", registry=registry)
         self.characters = Counter(
             "s2s_characters_total", "Characters of sentences that were answered.", registry=registry
         )

@@ -110,6 +110,8 @@ class Answers:
         self.model, self.job = model, Job(settings, texts, tell, client, weight)
         self.documents: Documents | None = None
         """The thread that translates the texts, if they are documents."""
+        self.sent = 0
+        """The number of results that were given to the client."""
 
     async def results(self) -> AsyncIterator[Any]:
         """Yield each result as soon as it is available.
@@ -142,7 +144,9 @@ class Answers:
 
     async def all(self) -> list[Any]:
         """Return all results; errors as in `results`."""
-        return [result async for result in self.results()]
+        results = [result async for result in self.results()]
+        self.sent = len(results)
+        return results
 
     def timing(self) -> dict[str, float]:
         """Return the milliseconds in the queue, and those from the first batch of this request to the last."""
@@ -152,9 +156,8 @@ class Answers:
         return {name: round(1000 * value, 1) for name, value in seconds.items()}
 
     def usage(self) -> dict[str, int]:
-        """Return the amount of computed text."""
-        done = [text for text, result in zip(self.job.texts, self.job.results, strict=True) if result is not None]
-        return {"characters": sum(len(text.text) for text in done), "sentences": len(done)}
+        """Return the amount of text whose results were sent."""
+        return {"characters": sum(len(text.text) for text in self.job.texts[: self.sent]), "sentences": self.sent}
 
 
 class Translating(Answers):
@@ -183,6 +186,7 @@ class Translating(Answers):
                 last, source, answer = number, "", ""
             before = joint(source, answer, piece, result.text)
             yield number, piece._replace(before=before), result
+            self.sent += 1
             source, answer = piece.text, result.text or answer + before
 
     async def joined(self) -> list[Translation]:
@@ -192,22 +196,22 @@ class Translating(Answers):
         return [joined(group, [next(results) for _ in group], penalty) for group in self.pieces]
 
     @property
-    def _computed(self) -> list[Translation]:
-        """The translations that are available: of the texts, or if these are documents, of their sentences."""
+    def _translations(self) -> list[Translation]:
+        """The translations that were sent: of the texts, or if these are documents and all were, of their sentences."""
         if self.documents is not None:
-            return list(self.documents.computed)
-        return [result for result in self.job.results if result is not None]
+            return self.documents.computed if self.sent == len(self.job.texts) else []
+        return self.job.results[: self.sent]
 
     def terms(self) -> list[Term]:
-        """Return the terms of computed text."""
-        return list(chain.from_iterable(result.terms for result in self._computed))
+        """Return the terms of the text that was sent."""
+        return list(chain.from_iterable(result.terms for result in self._translations))
 
     def usage(self) -> dict[str, int]:
-        """Return the amount of computed text; the characters of documents include markup."""
+        """Return the amount of text whose results were sent; the characters of documents include markup."""
         usage = super().usage()
         if self.documents is not None:
-            usage["sentences"] = sum(len(result.sentences) for result in self.job.results if result is not None)
-        return {**usage, "target_tokens": sum(result.tokens for result in self._computed)}
+            usage["sentences"] = sum(len(result.sentences) for result in self.job.results[: self.sent])
+        return {**usage, "target_tokens": sum(result.tokens for result in self._translations)}
 
 
 def joined(parts: Sequence[Part], answers: Sequence[Translation], length_penalty: float) -> Translation:

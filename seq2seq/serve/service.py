@@ -179,17 +179,17 @@ class Service:
 
     def leave(self, answers: Answers) -> None:
         """Withdraw answers and count them; must be called once for all that `accept` and `classifying` returned."""
-        job = answers.job
+        job, metrics = answers.job, self.metrics
+        other = "failed" if job.failure else "withdrawn"  # read before `stop`, which makes documents fail
         self._jobs.discard(job)
         self.queue.withdraw(job)
         if answers.documents is not None:
             answers.documents.stop()
             self._documents.discard(job)
-        done, metrics = [result for result in job.results if result is not None], self.metrics
-        metrics.sentences.labels("done").inc(len(done))
-        metrics.sentences.labels("failed" if job.failure else "withdrawn").inc(len(job.results) - len(done))
+        metrics.sentences.labels("done").inc(answers.sent)
+        metrics.sentences.labels(other).inc(len(job.results) - answers.sent)
         if isinstance(answers, Translating):
-            for flag in chain.from_iterable(result.flags for result in done):
+            for flag in chain.from_iterable(result.flags for result in job.results[: answers.sent]):
                 metrics.flags.labels(flag).inc()
             for term in answers.terms():
                 metrics.terms.labels(term.status).inc()

@@ -143,8 +143,10 @@ def serving(*typed: str | Path, port: int = 0, start: Callable = Started) -> Ite
 def ask_inside(
     service: Service, path: str, body: bytes, told: Callable[[dict], object] = lambda message: None,
     access: Access | None = None, kind: str = "application/json", host: str = "localhost",
+    leaves: Callable[[], bool] = lambda: False,
 ) -> list[dict]:  # fmt: skip
-    """The messages of an answer that is asked for without a socket; `told` is called with each when it is sent."""
+    """The messages of an answer that is asked for without a socket; `told` is called with each when it is sent, and
+    the client is gone when `leaves` is true."""
     parts: list[dict] = []
 
     async def ask() -> None:
@@ -153,7 +155,9 @@ def ask_inside(
         async def receive():
             if sent:
                 return {"type": "http.request", "body": sent.pop(), "more_body": False}
-            await asyncio.Event().wait()
+            while not leaves():
+                await asyncio.sleep(0.01)
+            return {"type": "http.disconnect"}
 
         async def send(message):
             parts.append(message)
