@@ -187,7 +187,7 @@ def test_every_sentence_has_the_language_tag(text, split, expected):
 
 
 def test_no_copied_sentence_has_a_tag_that_was_added(server):
-    for text in (">>fra<< One two. 4242. One.", ">>fra<< One two.\n4242.\nOne."):
+    for text in (">>fra<< One seven. 4242. One.", ">>fra<< One seven.\n4242.\nOne."):
         assert "4242." in translated(server, text=text, split="sentences", glossary=[]).split()
 
 
