@@ -50,6 +50,8 @@ def ways_to_ids(tokenizer, text: str, seed: int) -> dict[str, list[list[int]]]:
         "read": [tokenizer.read(text)],
         "read_all": tokenizer.read_all([text]),
         "read_spans": [tokenizer.read_spans(text)[0]],
+        "encode_targets": tokenizer.encode_targets([text]),
+        "target_spans": [tokenizer.target_spans(text)[0]],
     }
 
 
