@@ -134,13 +134,15 @@ class BatchStream:
     """The batches of this rank, over epochs without end; made ahead in a thread, and counted when they are read.
 
     `state_dict()` is the position of the next batch to be read, whatever the thread has made ahead. A stream that loads
-    it continues with exactly that batch. With another number of ranks, it continues where no example is skipped.
-    Batches are numbered within a section of the sampler's epoch; while a section is read, the next one is planned.
+    it continues with exactly that batch. With another number of ranks, it continues where no example is skipped; until
+    it is read, `state_dict` and `epoch` are those of the other ranks. Batches are numbered within a section of the
+    sampler's epoch; while a section is read, the next one is planned.
     """
 
     def __init__(self, sampler: TokenBudgetSampler, make_batch: MakeBatch, *, pin_memory: bool = False):
         self._sampler, self._make_batch, self._pin_memory = sampler, make_batch, pin_memory
         self._epoch, self._section, self._batch, self._num_batches = 0, 0, 0, 0
+        self._world_size = sampler.world_size  # the number of ranks that the two numbers of batches are for
         self._thread: ThreadPoolExecutor | None = None
 
     def __iter__(self) -> Iterator[Any]:
@@ -158,13 +160,15 @@ class BatchStream:
         epoch, section, batch, num_batches, made = self._ahead[
             0
         ].result()  # an error is raised again by every later read
-        if self._num_batches and num_batches != self._num_batches:
+        is_same = self._world_size == self._sampler.world_size
+        if is_same and self._num_batches and num_batches != self._num_batches:
             raise CheckpointError(
                 f"the epoch has {num_batches} batches but had {self._num_batches} when the checkpoint was written; the "
                 "corpus changed: bring it back, or start a new run with --run-dir or --overwrite"
             )
         self._ahead.popleft()
         self._epoch, self._section, self._batch, self._num_batches = epoch, section, batch + 1, num_batches
+        self._world_size = self._sampler.world_size
         if self._batch == num_batches:
             self._epoch, self._section = self._following(epoch, section)
             self._batch = self._num_batches = 0
@@ -173,7 +177,10 @@ class BatchStream:
     @property
     def position(self) -> tuple[int, int, int]:
         """(epoch, section, batch) of the next batch."""
-        return self._epoch, self._section, self._batch
+        if self._world_size == self._sampler.world_size:
+            return self._epoch, self._section, self._batch
+        moved = self._sampler.moved_position(self._epoch, self._section, self._batch, self._world_size)
+        return self._epoch, self._section, moved
 
     @property
     def epoch(self) -> float:
@@ -188,22 +195,20 @@ class BatchStream:
             "section": self._section,
             "batch": self._batch,
             "num_batches": self._num_batches,
-            "world_size": self._sampler.world_size,
+            "world_size": self._world_size,
         }
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue at the position `state`."""
         self.close()
         self._epoch, self._section = state["epoch"], state["section"]
-        self._batch, self._num_batches = state["batch"], state["num_batches"]
-        if state["world_size"] != self._sampler.world_size:
-            self._batch = self._sampler.moved_position(*self.position, state["world_size"])
-            self._num_batches = 0
+        self._batch, self._num_batches, self._world_size = state["batch"], state["num_batches"], state["world_size"]
 
     def skip_to(self, epoch: int) -> None:
         """Continue with the first batch of an epoch."""
         self.close()
         self._epoch, self._section, self._batch, self._num_batches = epoch, 0, 0, 0
+        self._world_size = self._sampler.world_size
 
     def close(self) -> None:
         """Stop the thread; the next read starts it again."""

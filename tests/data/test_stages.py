@@ -83,6 +83,28 @@ def test_a_stream_continues_at_every_position_across_borders(monkeypatch, sectio
         resumed.close()
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2)])
+def test_a_position_stays_that_of_other_ranks_until_a_batch_is_read(monkeypatch, caplog, before, after):
+    """So a run that ended in the middle of an epoch has ended for any number of ranks."""
+    monkeypatch.setattr("seq2seq.data.sampler.SECTION_EXAMPLES", 60)
+    old, new, back = (
+        BatchStream(sampler(THREE, world_size=number), lambda indices, epoch: indices)
+        for number in (before, after, before)
+    )
+    while old.epoch < 3.5:
+        read(old, 1)
+        for one, other in ((old, new), (new, back)):
+            other.load_state_dict(one.state_dict())
+            assert (other.epoch, other.state_dict()) == (old.epoch, old.state_dict())
+        assert back.position == old.position
+    assert "the run continues" not in caplog.text
+    read(new, 1)
+    assert new.state_dict()["world_size"] == after
+    assert "the run continues" in caplog.text
+    for each in (old, new, back):
+        each.close()
+
+
 def test_a_stream_that_skips_the_rest_of_a_stage_continues_as_one_that_read_it():
     def stream():
         return BatchStream(sampler(THREE), lambda indices, epoch: (epoch, indices.tolist()))

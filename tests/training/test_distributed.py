@@ -107,6 +107,29 @@ def test_another_number_of_ranks_goes_on_and_says_so(tmp_path):
     assert json.loads(output)["step"] == 20
 
 
+@pytest.mark.parametrize("limit", ["max_epochs=0.5", "max_epochs=1.3", "max_epochs=1", "max_steps=9", "patience=1"])
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2)])
+def test_a_finished_run_stays_finished_with_another_number_of_ranks(tmp_path, before, after, limit):
+    """Also a run that another number of ranks stopped before its end and that these ranks finished."""
+    settings = ["max_steps=60", "validate_every=2", limit]
+    for name, starts in {"whole": [(before, [])], "stopped": [(after, ["max_steps=2"]), (before, [])]}.items():
+        folder = tmp_path / name
+        for number, more in starts:
+            ended = finish(start(folder, number, *settings, *more))
+            assert [code for code, _, _ in ended] == [0] * number, ended
+        result, done = json.loads(ended[0][1]), toy_run.outcome(folder)
+        assert result["status"] == "finished"
+        again = finish(start(folder, after, *settings))
+        assert [code for code, _, _ in again] == [0] * after, again
+        same = ("reason", "step", "best_step", "epoch")
+        for _, output, errors in again:
+            found = json.loads(output)
+            assert found["status"] == "already finished"
+            assert [found[key] for key in same] == [result[key] for key in same]
+            assert "seen again" not in errors
+        assert toy_run.outcome(folder) == done
+
+
 def test_a_signal_to_one_rank_stops_all_with_a_checkpoint(tmp_path):
     started = start(tmp_path, 2, "max_steps=5000", "pause=0.02")
     wait_for(tmp_path / "checkpoints" / "step_00000007", started)
