@@ -1,4 +1,6 @@
-"""The machine of a run: the process as training needs it, and whether an initial model fits into memory."""
+"""The machine of a run: the process as training needs it, whether an initial model fits into memory, and advice on
+settings that make training slower than it could be.
+"""
 
 from logging import getLogger
 
@@ -7,10 +9,12 @@ from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.runtime import Runtime
 from seq2seq.store.finding import find_model
 from seq2seq.store.footprint import check_training, footprint, shown_bytes
-from seq2seq.training.compiling import check_compile
+from seq2seq.training.compiling import SMALL_GPU_BATCH, check_compile
 from seq2seq.training.recorded import check_record
 
 logger = getLogger(__name__)
+
+FEED_MARGIN = 1.25  # how many times as fast as the steps batches are made if no step waits for them
 
 
 def started(config: Config) -> Runtime:
@@ -42,3 +46,23 @@ def check_memory(training: TrainingConfig, here: Runtime) -> None:
     words = "less for frozen ones; " * bool(training.freeze) + "batches come in addition"
     if here.is_main:
         logger.info("memory: %s for weights, gradients and optimizer; %s", shown_bytes(needed), words)
+
+
+def batch_advice(training: TrainingConfig, here: Runtime, is_recorded: bool) -> list[str]:
+    """Return a line of advice if batches are so small that a GPU waits for the CPU, else an empty list."""
+    if here.device.type != "cuda" or is_recorded or training.batch_tokens >= SMALL_GPU_BATCH:
+        return []
+    if training.accumulate > 1:
+        remedy = f"raise it and lower training.accumulate ({training.accumulate}): the step stays the same"
+    else:
+        remedy = "an epoch then has fewer steps; a higher learning rate or more epochs make up for it"
+    return [f"a GPU waits for the CPU with training.batch_tokens below about {SMALL_GPU_BATCH:,}: {remedy}"]
+
+
+def feed_advice(fed: float, trained: float) -> list[str]:
+    """Return a line on the speed of the batches, in tokens/s, and a remedy if training could not be much faster."""
+    line = f"feeder: batches are made at {fed:,.0f} tokens/s, and training reads {trained:,.0f}"
+    if fed > FEED_MARGIN * trained:
+        return [line]
+    remedy = "set tokenizer.sampling: 0, or tokenizer.sampling_nbest to 16 or less with a unigram tokenizer"
+    return [f"{line}: training waits for them; {remedy}"]

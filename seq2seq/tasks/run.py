@@ -18,7 +18,7 @@ from torch import Tensor
 from seq2seq import atomic, runtime
 from seq2seq.config import file as config_file
 from seq2seq.config.description import ModelDescription
-from seq2seq.config.schema import Config, TrainingConfig
+from seq2seq.config.schema import Config
 from seq2seq.data.stream import BatchStream, read_for
 from seq2seq.errors import UserError, counted
 from seq2seq.evaluation.text import check_settings
@@ -33,7 +33,7 @@ from seq2seq.store.tuning import is_tuned, tuning_note
 from seq2seq.tasks.directions import changes
 from seq2seq.tasks.effects import without_effect
 from seq2seq.tasks.inputs import Inputs
-from seq2seq.tasks.machine import check_memory, started
+from seq2seq.tasks.machine import batch_advice, check_memory, feed_advice, started
 from seq2seq.tasks.made_with import made_with
 from seq2seq.tasks.run_folder import (
     RunFolder,
@@ -49,7 +49,6 @@ from seq2seq.tasks.run_folder import (
 from seq2seq.tasks.scored import forget_scores
 from seq2seq.tasks.stages import epochs_of
 from seq2seq.tasks.task import Task, prepare_tokenizers
-from seq2seq.training.compiling import SMALL_GPU_BATCH
 from seq2seq.training.frozen import num_frozen
 from seq2seq.training.judged import LOSS
 from seq2seq.training.progress import estimate, foreseen_steps, too_long, unreached, waiting_for
@@ -62,8 +61,7 @@ logger = getLogger(__name__)
 
 Result = TypeVar("Result")
 
-# How long batches are read for `--dry-run`, and how many times as fast as the steps they are if no step waits for them.
-FEED_SECONDS, FEED_MARGIN = 0.5, 1.25
+FEED_SECONDS = 0.5  # how long batches are read for `--dry-run`
 # Least seconds between two drawings of the curves while a run trains; a drawing takes as long as many small steps.
 CURVE_SECONDS = 30.0
 
@@ -158,26 +156,6 @@ def describe(config: Config, path: Path) -> str:
         _warn(here, _ineffective(run.task, *a_step))
         figures += batch_advice(config.training, here, task.recording.is_on)
         return "\n".join([config_file.dump(inputs.config), *(f"# {line}" for line in figures)])
-
-
-def batch_advice(training: TrainingConfig, here: Runtime, is_recorded: bool) -> list[str]:
-    """Return a line of advice if batches are so small that a GPU waits for the CPU, else an empty list."""
-    if here.device.type != "cuda" or is_recorded or training.batch_tokens >= SMALL_GPU_BATCH:
-        return []
-    if training.accumulate > 1:
-        remedy = f"raise it and lower training.accumulate ({training.accumulate}): the step stays the same"
-    else:
-        remedy = "an epoch then has fewer steps; a higher learning rate or more epochs make up for it"
-    return [f"a GPU waits for the CPU with training.batch_tokens below about {SMALL_GPU_BATCH:,}: {remedy}"]
-
-
-def feed_advice(fed: float, trained: float) -> list[str]:
-    """Return a line on the speed of the batches, in tokens/s, and a remedy if training could not be much faster."""
-    line = f"feeder: batches are made at {fed:,.0f} tokens/s, and training reads {trained:,.0f}"
-    if fed > FEED_MARGIN * trained:
-        return [line]
-    remedy = "set tokenizer.sampling: 0, or tokenizer.sampling_nbest to 16 or less with a unigram tokenizer"
-    return [f"{line}: training waits for them; {remedy}"]
 
 
 def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime, fixed_shapes: bool | None = None) -> Task:

@@ -19,7 +19,7 @@ from seq2seq.cli import main
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import load_model
-from seq2seq.tasks.run import batch_advice, feed_advice
+from seq2seq.tasks.machine import batch_advice, feed_advice
 from seq2seq.tasks.run_folder import WRITTEN
 
 
