@@ -23,7 +23,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.store.direction import OPTIONS, directed
 from seq2seq.store.finding import CONFIG, GENERATION, find_model
 from seq2seq.store.footprint import WEIGHTS, check_room
-from seq2seq.store.tuning import BEFORE, TUNED, is_tuned, tuned_card, tuned_metrics
+from seq2seq.store.tuning import BEFORE, TUNED, is_tuned, report_loss, tuned_card, tuned_metrics
 from seq2seq.tensors import (
     FileTensors,
     Uninitialized,
@@ -122,11 +122,11 @@ def save_model(
     return folder
 
 
-def update_settings(folder: Path, config: Config, is_trained: bool = False) -> bool:
+def update_settings(folder: Path, config: Config) -> bool:
     """Write the search settings and label names of `config` into a model folder, and return whether they were others; a
     missing or damaged folder is left unchanged.
 
-    Tuned search settings (`update_search`) are kept, unless the run was trained since, or `config` has changed.
+    Tuned search settings (`update_search`) are kept, unless those of `config` have changed since.
     """
     search = config.search.model_dump(mode="json")
     changes: dict[str, dict[str, Any]] = {GENERATION: {"search": search}}
@@ -138,8 +138,10 @@ def update_settings(folder: Path, config: Config, is_trained: bool = False) -> b
             values = read_object(folder / name)
         except DamagedFile:
             return has_changed
-        if name == GENERATION and values.get(BEFORE) == search and not is_trained:
-            continue
+        if name == GENERATION:
+            if values.get(BEFORE) == search:
+                continue
+            report_loss(folder, values)
         kept = {key: value for key, value in values.items() if name != GENERATION or key not in (TUNED, BEFORE)}
         if kept | changed != values:
             atomic.write_file(folder / name, json_text(kept | changed).encode())

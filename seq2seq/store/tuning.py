@@ -6,10 +6,15 @@ other settings stand neither in the description nor in the card of a tuned model
 
 import re
 from collections.abc import Mapping
+from logging import getLogger
+from pathlib import Path
 from typing import Any
 
+from seq2seq.errors import typed
 from seq2seq.evaluation.text import METRICS
 from seq2seq.store.model_card import with_scores
+
+logger = getLogger(__name__)
 
 TUNED, BEFORE = "tuned", "search_before_tuning"  # keys of generation_config.json
 VALIDATION = "validation"  # the name of the validation set in the scores of `TUNED`
@@ -21,6 +26,17 @@ def is_tuned(generation: Mapping[str, Any]) -> bool:
     """Whether a model has other search settings than those of its training."""
     is_noted = all(isinstance(generation.get(key), Mapping) for key in (TUNED, BEFORE, "search"))
     return is_noted and generation["search"] != generation[BEFORE]
+
+
+def report_loss(folder: Path, generation: Mapping[str, Any]) -> None:
+    """Log that the settings of `folder` are about to be replaced, if its present ones, `generation`, are tuned."""
+    if is_tuned(generation):
+        logger.info(
+            "%s: the search settings that s2s tune chose are gone, because the model or the configuration changed; to "
+            "choose new ones after training: s2s tune %s",
+            folder,
+            typed(folder),
+        )
 
 
 def tuned_metrics(metrics: Mapping[str, Any], generation: Mapping[str, Any]) -> dict[str, Any]:

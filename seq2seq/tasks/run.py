@@ -26,10 +26,10 @@ from seq2seq.lines import read_records
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import FILE as CALIBRATION
 from seq2seq.store.calibration import read_calibration, summary, write_calibration
-from seq2seq.store.finding import GENERATION
+from seq2seq.store.finding import CONFIG, GENERATION
 from seq2seq.store.model_card import ScoreRecord, model_card, with_license
 from seq2seq.store.model_folder import CARD, load_model, load_outline, save_model, update_settings
-from seq2seq.store.tuning import is_tuned, tuning_note
+from seq2seq.store.tuning import is_tuned, report_loss, tuning_note
 from seq2seq.tasks.directions import changes
 from seq2seq.tasks.effects import without_effect
 from seq2seq.tasks.inputs import Inputs
@@ -46,7 +46,7 @@ from seq2seq.tasks.run_folder import (
     stale_tokenizers,
     write_note,
 )  # fmt: skip
-from seq2seq.tasks.scored import forget_scores
+from seq2seq.tasks.scored import forget_scores, scores_by
 from seq2seq.tasks.stages import epochs_of
 from seq2seq.tasks.task import Task, prepare_tokenizers
 from seq2seq.training.frozen import num_frozen
@@ -96,8 +96,6 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 _report_figures(run, config)
             result = trainer.run()
             _on_main(here, folder.note_saved)
-            if result.status != "already finished":
-                _on_main(here, lambda: update_settings(folder.best, inputs.config, is_trained=True))
         if not here.is_main:
             return None
         run.draw_curves()
@@ -217,7 +215,9 @@ class _Run:
         return Trainer(model, stream, work, task.config.training, here, self.folder.path)
 
     def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
+        """Write the best model. The search settings are those of the configuration, with which it was measured."""
         self.folder.test_scores.unlink(missing_ok=True)  # they belong to the model that is replaced
+        report_loss(self.folder.best, read_note(self.folder.best / GENERATION))
         described = ModelDescription.of(self.task.config, self.task.labels, dict(metrics))
         changes = {"license": self.license, "directions": self.task.inputs.known, **self.task.inputs.tagged_languages}
         description = described.model_copy(update=changes)
@@ -259,7 +259,7 @@ class _Run:
 
     def complete_card(self) -> None:
         """Write the card of the best model again, with the measurements made since it was saved."""
-        best, scored = self.folder.best, read_note(self.folder.test_scores)
+        best, scored = self.folder.best, scores_by(self.folder, self._as_tuned().measure)
         tests = [ScoreRecord(**score) for score in scored.get("scores", ())]
         notes = [*scored.get("notes", ()), *(summary(read_calibration(best)) if (best / CALIBRATION).exists() else ())]
         generation = read_note(best / GENERATION)
@@ -281,7 +281,8 @@ class _Run:
         if any("measured_anew" in record for record in records):
             return  # the initial model was measured in another way
         before = next((record for record in records if record["step"] == 0 and LOSS in record), {})
-        for line in changes(before, load_model(self.folder.best).description.metrics):
+        after = read_note(self.folder.best / CONFIG)["metrics"]  # not those after tuning
+        for line in changes(before, after):
             logger.info("%s", line)
 
     def score_test_sets(self) -> None:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from seq2seq.tasks.run_folder import RunFolder, read_note
 
@@ -21,3 +22,10 @@ def scored_tests(folder: RunFolder) -> Mapping[str, str]:
     scored = read_note(folder.test_scores).get("scored")
     found = scored.get("tests") if isinstance(scored, Mapping) else None
     return found if isinstance(found, Mapping) else {}
+
+
+def scores_by(folder: RunFolder, measure: str) -> Mapping[str, Any]:
+    """Return the record of the test scores; empty if they were not measured as `measure` says (`Task.measure`)."""
+    record = read_note(folder.test_scores)
+    scored = record.get("scored")
+    return record if isinstance(scored, Mapping) and scored.get("measure") == measure else {}

@@ -94,7 +94,8 @@ def test_a_classifier_comes_back_as_it_was(tmp_path, tokenizer):
     assert torch.equal(loaded.model(ids, mask), module(ids, mask))
 
 
-def test_tuned_settings_stay_until_the_run_is_trained_or_its_settings_change(tmp_path, tokenizer):
+def test_tuned_settings_stay_until_those_of_the_run_change(tmp_path, tokenizer, caplog):
+    caplog.set_level("INFO", "seq2seq")
     save_translation(tmp_path / "m", tokenizer)
     own, path = config(), tmp_path / "m" / "generation_config.json"
     update_settings(tmp_path / "m", own)
@@ -104,14 +105,16 @@ def test_tuned_settings_stay_until_the_run_is_trained_or_its_settings_change(tmp
     tuned = path.read_bytes()
     update_settings(tmp_path / "m", own)
     assert path.read_bytes() == tuned
-    update_settings(tmp_path / "m", own, is_trained=True)
-    assert path.read_bytes() == before
-    path.write_bytes(tuned)
+    assert "s2s tune" not in caplog.text
     other = own.model_copy(update={"search": own.search.model_copy(update={"length_penalty": 1.7})})
     update_settings(tmp_path / "m", other)
     values = json.loads(path.read_text())
     assert (values["search"]["length_penalty"], values["search"]["beam_size"]) == (1.7, own.search.beam_size)
     assert "tuned" not in values
+    assert caplog.text.count(f"to choose new ones after training: s2s tune {tmp_path / 'm'}") == 1
+    update_settings(tmp_path / "m", own)
+    assert path.read_bytes() == before
+    assert caplog.text.count("s2s tune") == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
