@@ -47,13 +47,18 @@ def tuned_metrics(metrics: Mapping[str, Any], generation: Mapping[str, Any]) -> 
     return kept | known
 
 
+def tuned_settings(generation: Mapping[str, Any]) -> str:
+    """Return the settings of a tuned model that are not those of its training, with both values."""
+    search, before = generation["search"], generation[BEFORE]
+    changed = (
+        f"{key} {value} (in training {before.get(key)})" for key, value in search.items() if before.get(key) != value
+    )
+    return ", ".join(changed)
+
+
 def tuning_note(generation: Mapping[str, Any]) -> str:
     """Return a line about the settings, for the card."""
-    search, before = generation["search"], generation[BEFORE]
-    changed = [
-        f"{key} {value} (in training {before.get(key)})" for key, value in search.items() if before.get(key) != value
-    ]
-    return f"{NOTE}: {', '.join(changed)}."
+    return f"{NOTE}: {tuned_settings(generation)}."
 
 
 def tuned_card(card: str, generation: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from seq2seq.errors import DataError, ModelError, counted
 from seq2seq.files import LARGEST_STATE, DamagedFile, folder_size, read_object
 from seq2seq.lines import read_records, read_regular
 from seq2seq.store.finding import CONFIG, GENERATION, LATEST, damage, run_of_model
+from seq2seq.store.tuning import is_tuned, tuned_metrics, tuned_settings
 from seq2seq.tasks.run_folder import RunFolder, read_note
 from seq2seq.tasks.scored import scored_tests
 
@@ -251,6 +252,8 @@ def _problems_of(folder: RunFolder, state: str) -> list[str]:
         return [*found, *["no best model"] * (state == FINISHED)]
     if problem := damage(best):
         return [*found, f"best: {problem}"]
+    if is_tuned(generation := _generation_of(folder)):
+        found.append(f"tuned: {tuned_settings(generation)}")
     if _was_scored_otherwise(folder):
         found.append("tuned since its test scores")
     return found
@@ -268,8 +271,13 @@ def _was_scored_otherwise(folder: RunFolder) -> bool:
 
 def _search_of(folder: RunFolder) -> dict[str, Any]:
     """Return the search settings of the best model; empty if they are not known."""
-    search = read_note(atomic.standing(folder.best) / GENERATION).get("search")
+    search = _generation_of(folder).get("search")
     return dict(search) if isinstance(search, Mapping) else {}
+
+
+def _generation_of(folder: RunFolder) -> dict[str, Any]:
+    """Return the search settings of the best model, with those before tuning and the scores after it."""
+    return read_note(atomic.standing(folder.best) / GENERATION)
 
 
 def _stage_of(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> str:
@@ -302,6 +310,8 @@ def _time_left(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
 def _validation_of(folder: RunFolder) -> dict[str, float]:
     metrics = read_note(atomic.standing(folder.best) / CONFIG).get("metrics")
     metrics = metrics if isinstance(metrics, Mapping) else {}
+    if is_tuned(generation := _generation_of(folder)):
+        metrics = tuned_metrics(metrics, generation)
     return {name: metrics[name] for name in VALIDATION if is_number(metrics.get(name))}
 
 

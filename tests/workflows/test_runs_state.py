@@ -106,6 +106,23 @@ def test_a_tuned_run_differs_from_one_that_is_not(tmp_path, capsys):
     assert "tuned since its test scores" in read_run(second).note
 
 
+@pytest.mark.parametrize(
+    ("scores", "bleu"), [({}, None), ({"validation": {"bleu": {"before": 20.0, "after": 25.0}}}, 25.0)]
+)
+def test_a_tuned_run_has_no_score_of_other_settings(tmp_path, scores, bleu, capsys):
+    """In each format; what its loss is does not depend on them."""
+    run = make_run(tmp_path / "run", 20.0)
+    search = {"search": {"beam_size": 2}, "search_before_tuning": {"beam_size": 5}, "tuned": {"scores": scores}}
+    (run / "best" / "generation_config.json").write_text(json.dumps(search))
+    assert main(["runs", str(tmp_path), "-f", "jsonl"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["validation"].get("bleu"), found["validation"]["valid_loss"]) == (bleu, 80.0)
+    assert found["note"] == "max_steps 40 reached; tuned: beam_size 2 (in training 5)"
+    assert main(["runs", str(tmp_path)]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert ("bleu" in head.split(), "25" in row.split()) == (bleu is not None, bleu is not None)
+
+
 def test_a_setting_of_the_configuration_is_one_difference(tmp_path, capsys):
     for name, beam in (("one", 5), ("two", 4)):
         run = make_run(tmp_path / name, 20.0, config=f"search: {{beam_size: {beam}}}\n")

@@ -18,6 +18,7 @@ from seq2seq.store.model_folder import load_outline
 from seq2seq.store.tuning import NOTE
 from seq2seq.tasks.run_folder import read_note
 from seq2seq.workflows import tune
+from seq2seq.workflows.runs import read_run
 
 NEW_TEST = "data.test={held out: {source: valid.en, target: valid.de}, new: {source: train.en, target: train.de}}"
 # The learning rates of a run that does not improve its initial model, and of one that does.
@@ -112,6 +113,12 @@ def check_agreement(run: Path, capsys, is_scored: bool = True) -> None:
         assert (scored or shown) == shown
         assert not shown or measured(run, name, list(shown), tokenize, capsys) == shown
     metrics = load_outline(run).description.metrics
+    record = read_run(run)
+    assert {**metrics, **record.validation} == metrics
+    assert {f"{one['dataset']} {one['metric']}": one["value"] for one in stored} == (record.tests if is_scored else {})
+    settings = text.partition(f"{NOTE}: ")[2].strip(".\n")
+    assert (f"tuned: {settings}" in record.note) == (NOTE in text)
+    assert ("tuned since its test scores" in record.note) == (not is_scored)
     assert all(f"{metrics[name]:.2f}" == value for (data, name), value in rows(text).items() if data == "valid")
     assert ("valid", "bleu") in rows(text)
 
