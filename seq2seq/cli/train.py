@@ -49,7 +49,8 @@ def command(
 
     with naming(path):
         if dry_run:
-            click.echo(run.describe(settings, folder))
+            if (report := run.describe(settings, folder)) is not None:
+                click.echo(report)
             return
         result = run.train(settings, folder, shlex.join(["s2s", *sys.argv[1:]]), overwrite)
     if result is not None:

@@ -122,8 +122,9 @@ def _ineffective(task: Task, *pace: float) -> Iterator[str]:
     yield from unreached(training, *pace, stages)
 
 
-def describe(config: Config, path: Path) -> str:
-    """Return what `train` would do: the resolved configuration, figures of model, corpora and batches, and the time.
+def describe(config: Config, path: Path) -> str | None:
+    """Return what `train` would do: the resolved configuration, figures of model, corpora and batches, and the time;
+    None on ranks other than the main one.
 
     The corpora are prepared and cached as for training; a few steps are timed and discarded. A warning is logged if the
     run in the folder could not continue with this configuration.
@@ -139,7 +140,7 @@ def describe(config: Config, path: Path) -> str:
         inputs = Inputs.open(config, folder.cache(config))
         changed = differences(folder, inputs.config, inputs.identity())
         if error := refusal(folder, changed):
-            logger.warning("training would be refused:\n%s", error)
+            _warn(here, [f"training would be refused:\n{error}"])
         tokenizer = folder.tokenizer if folder.tokenizer.is_dir() and not stale_tokenizers(changed) else None
         task = build(inputs, tokenizer, here, began_with_fixed_shapes(folder, inputs.config))
         run = _Run(task, folder, here, command="")
@@ -150,9 +151,12 @@ def describe(config: Config, path: Path) -> str:
                 a_step = trainer.time_steps()
                 tokens, seconds = read_for(trainer.stream, FEED_SECONDS)
         figures.append(f"time: {estimate(config.training, *a_step, stages=run.task.stages)}")
-        figures += feed_advice(tokens / seconds, run.task.tokens_per_epoch * a_step[1] / a_step[0])
+        of_rank = run.task.tokens_per_epoch / here.world_size
+        figures += feed_advice(tokens / seconds, of_rank * a_step[1] / a_step[0])
         _warn(here, _ineffective(run.task, *a_step))
         figures += batch_advice(config.training, here, task.recording.is_on)
+        if not here.is_main:
+            return None
         return "\n".join([config_file.dump(inputs.config), *(f"# {line}" for line in figures)])
 
 

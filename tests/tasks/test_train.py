@@ -256,6 +256,32 @@ def test_a_label_that_training_never_saw_is_named(reviews, capfd):
 
 
 @pytest.mark.slow
+def test_a_dry_run_of_two_processes_makes_one_report(folder, monkeypatch):
+    """Batches of a rank are compared with what that rank reads."""
+    compared = folder / "compared"
+
+    def told(fed, trained):
+        compared.joinpath(os.environ["RANK"]).write_text(str(trained))
+        return feed_advice(fed, trained)
+
+    compared.mkdir()
+    assert train("--set", "training.max_steps=1") == 0  # SentencePiece may fail to train in a forked process
+    monkeypatch.setattr("seq2seq.tasks.run.feed_advice", told)
+    monkeypatch.setattr("seq2seq.training.trainer.Trainer.time_steps", lambda trainer: (1.0, 0.5))
+    monkeypatch.setattr("seq2seq.tasks.run.FEED_SECONDS", 0.01)
+    ended = finish(start_work(lambda: main(["train", "toy.yaml", "--dry-run"]), 2, folder))
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    assert [output.count("# model: ") for _, output, _ in ended] == [1, 0]
+    reports = "".join(output + errors for _, output, errors in ended)
+    assert reports.count("batches are made at") == 1
+    tokens = [float(compared.joinpath(str(rank)).read_text()) for rank in range(2)]
+    assert tokens[0] == tokens[1]
+    alone = finish(start_work(lambda: main(["train", "toy.yaml", "--dry-run"]), 1, folder))
+    assert alone[0][0] == 0, alone
+    assert float(compared.joinpath("0").read_text()) == 2 * tokens[0]
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_the_same_command_goes_on(folder, number):
