@@ -64,11 +64,9 @@ def command(
     meanwhile: a run that is training is refused.
 
     A model of many languages gets one setting for all directions. In a run of many directions, the mean score over the
-    directions of the validation set decides. --from and --to restrict these, or name the direction of --source.
-
-    The settings stay as long as the model does. If the run is trained further and finds a better model, or if `search`
-    or `evaluation` of its configuration changes, the settings of the configuration replace them, and the log says so. A
-    folder written with -o keeps them.
+    directions of the validation set decides. --from and --to restrict these, or name the direction of --source. The
+    settings stay until further training finds a better model, or `search` or `evaluation` of the run's configuration
+    changes; the log then says that they are gone. A folder written with -o keeps them.
     """
     from seq2seq.evaluation.text import check_settings
     from seq2seq.inference.conversion_cache import forget
