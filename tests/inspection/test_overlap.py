@@ -124,7 +124,9 @@ def test_any_text_finds_itself(texts, seed):
 @pytest.mark.parametrize("case", [str.upper, str.lower, str.swapcase])
 def test_case_matters_in_no_alphabet(case):
     """Among others "Straße" is "STRASSE", and a sigma is one at the end of a word too; a dotless i is a letter."""
-    for character in set(map(chr, range(sys.maxunicode + 1))) - {"ı"}:
+    cased = {one for one in map(chr, range(sys.maxunicode + 1)) if case(one) != one} - {"ı"}
+    assert len(cased) > 1000
+    for character in cased:
         assert normalise(case(character)) == normalise(character), hex(ord(character))
 
 

@@ -1,4 +1,4 @@
-"""`/metrics` counts as done what was sent to a client, however a request ends. About 20 s."""
+"""`/metrics` counts as done what was sent to a client, however a request ends. About 10 s."""
 
 import json
 import threading
@@ -58,7 +58,7 @@ def model(tmp_path_factory) -> Halting:
 @pytest.fixture
 def service(model, end) -> Iterator[Service]:
     """A server that computes sentence by sentence."""
-    seconds = 2 if end == "too late" else 60
+    seconds = 0.5 if end == "too late" else 60
     service = Service(Models([model]), Limits(batch_seconds=0, batch_characters=1, deadline_seconds=seconds))
     service.worker.start()
     _ = model.aligner

@@ -1,5 +1,5 @@
 """A run that goes on after `s2s tune`: its best model keeps the tuned settings, or the log says that they are gone; its
-settings, its card and its scores agree."""
+settings, its card and its scores agree. About 25 s."""
 
 import json
 import re
@@ -19,6 +19,8 @@ from seq2seq.store.tuning import NOTE
 from seq2seq.tasks.run_folder import read_note
 from seq2seq.workflows import tune
 from seq2seq.workflows.runs import read_run
+
+pytestmark = pytest.mark.slow
 
 NEW_TEST = "data.test={held out: {source: valid.en, target: valid.de}, new: {source: train.en, target: train.de}}"
 # The learning rates of a run that does not improve its initial model, and of one that does.
