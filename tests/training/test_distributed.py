@@ -107,8 +107,17 @@ def test_another_number_of_ranks_goes_on_and_says_so(tmp_path):
     assert json.loads(output)["step"] == 20
 
 
-@pytest.mark.parametrize("limit", ["max_epochs=0.5", "max_epochs=1.3", "max_epochs=1", "max_steps=9", "patience=1"])
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2)])
+@pytest.mark.parametrize(
+    ("before", "after", "limit"),
+    [
+        (1, 2, "max_epochs=0.5"),
+        (2, 1, "max_epochs=1.3"),
+        (3, 2, "max_epochs=1.3"),
+        (2, 1, "max_epochs=1"),
+        (1, 2, "max_steps=9"),
+        (3, 2, "patience=1"),
+    ],
+)
 def test_a_finished_run_stays_finished_with_another_number_of_ranks(tmp_path, before, after, limit):
     """Also a run that another number of ranks stopped before its end and that these ranks finished."""
     settings = ["max_steps=60", "validate_every=2", limit]
