@@ -109,14 +109,14 @@ class HeldOut:
     def _add(self, place: tuple[str, int], texts: tuple[str, ...]) -> None:
         """Add an example to the index; a side that is empty after normalisation is left out."""
         for by_text, text in zip(self._by_text, texts, strict=False):
-            if normalised := normalise(text):
-                by_text.setdefault(normalised, set()).add(place)
+            if key := folded(normalise(text)):
+                by_text.setdefault(key, set()).add(place)
 
     def matches(
         self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]
     ) -> Iterator[tuple[str, SharedExample]]:
         """Yield the held-out examples that a training example repeats, each with the name of its set."""
-        equal = [by_text.get(text, _NONE) for by_text, text in zip(self._by_text, normalised, strict=False)]
+        equal = [by_text.get(folded(text), _NONE) for by_text, text in zip(self._by_text, normalised, strict=False)]
         if not any(equal):
             return
         kinds = {"pair": (set.intersection(*equal), slice(None))}
@@ -158,12 +158,6 @@ class Matches:
 
 
 def normalise(text: str) -> str:
-    """Return `text` without punctuation, space, and the case and width of letters; "ß" becomes "ss"."""
-    text = lowered(text)
-    return text if text.isascii() else unicodedata.normalize("NFC", text.casefold())
-
-
-def lowered(text: str) -> str:
     """Return `text` in lower case and ordinary width, without punctuation and space.
 
     `augment` stores a fingerprint of such lines, so this form stays as it is.
@@ -171,8 +165,13 @@ def lowered(text: str) -> str:
     return (text if text.isascii() else unicodedata.normalize("NFC", text)).translate(_NORMALISED)
 
 
+def folded(normalised: str) -> str:
+    """Return a normalised text in a form that is the same for lower case and capitals in all alphabets: "ß" is "ss"."""
+    return normalised if normalised.isascii() else unicodedata.normalize("NFC", normalised.casefold())
+
+
 class _NormalisedCharacters(dict):
-    """A table for `str.translate` that `lowered` uses; it is filled when characters occur."""
+    """A table for `str.translate` that `normalise` uses; it is filled when characters occur."""
 
     def __missing__(self, code: int) -> str | None:
         character = chr(code)

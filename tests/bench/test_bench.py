@@ -229,6 +229,7 @@ def test_the_peer_sees_neither_padding_nor_the_future(norm):
     assert not torch.allclose(logits[:, -1], later[:, -1])
 
 
+@pytest.mark.slow
 def test_recorded_steps_are_measured_where_training_has_them(folder, monkeypatch):
     config = config_file.load(folder / "tiny.yaml", ["training.record=true", "training.accumulate=1"])
     rounds = training.TrainingRounds(2, 60, matmul_size=32)
@@ -271,6 +272,7 @@ def test_a_classifier_is_refused(folder):
 # -- decoding --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_system_translates_alike(decoded):
     by_name = {(system["name"], system["work"]): system for system in decoded.systems}
     names = ["seq2seq", "ctranslate2 float32", "ctranslate2 int8", "transformers float32"]
@@ -286,6 +288,7 @@ def test_every_system_translates_alike(decoded):
     assert ours["output_tokens"] > 6
 
 
+@pytest.mark.slow
 def test_a_decoding_report_agrees_with_itself(decoded):
     half = len(decoded.systems) // 2
     for first, *others in (decoded.systems[:half], decoded.systems[half:]):
@@ -328,7 +331,7 @@ def test_a_model_that_marian_cannot_express_is_measured_without_it(tmp_path):
 # -- the report ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["trained", "decoded"])
+@pytest.mark.parametrize("kind", ["trained", pytest.param("decoded", marks=pytest.mark.slow)])
 def test_table_and_document_say_the_same(kind, request):
     report = request.getfixturevalue(kind)
     report = report[0] if kind == "trained" else report

@@ -187,8 +187,11 @@ def whole(tmp_path_factory) -> bytes:
     return (run / "whole.png").read_bytes()
 
 
-@pytest.mark.parametrize("broken", ["[1]", "half a li", '{"step": 210, "lo', ""])
-@pytest.mark.parametrize("places", [[2], [1, 3], [-1]], ids=str)
+@pytest.mark.parametrize(
+    ("places", "broken"),
+    [([2], "[1]"), ([1, 3], "half a li"), ([-1], '{"step": 210, "lo'), ([2], ""), ([-1], "[1]")],
+    ids=str,
+)
 def test_broken_lines_are_named_and_the_others_are_drawn(places, broken, run, whole, capsys):
     """The last may have been cut off by a crash; `s2s runs` counts the same lines."""
     path = run / "metrics.jsonl"

@@ -297,6 +297,7 @@ def test_where_memory_is_too_small_for_two_shapes_the_latest_is_recorded(caplog)
     assert not caplog.records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", ["auto", True])
 def test_what_cannot_be_recorded_is_searched_in_the_ordinary_way(record, caplog):
     """The log names each obstacle once if `search.record` is true, and none with auto."""

@@ -1,6 +1,6 @@
 """Checks of `s2s augment` before its work: what the models, the text or the search settings do not allow."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from seq2seq.errors import DataError, UserError, typed
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inspection.line_languages import other_language
+from seq2seq.inspection.overlap import normalise
 from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import language_name
 from seq2seq.lines import check_readable_again, read_lines
@@ -75,9 +76,9 @@ def check_lines(texts: Iterable[Path]) -> None:
             raise DataError(f"{text}: this looks like {form.name}; {way}, or give --force")
 
 
-def held_out_lines(texts: Iterable[str], form: Callable[[str], str]) -> frozenset[str]:
-    """Return the lines of held-out sets in a form, without those that are empty in it."""
-    return frozenset(filter(None, map(form, texts)))
+def held_out_lines(texts: Iterable[str]) -> frozenset[str]:
+    """Return the normalised lines of held-out sets."""
+    return frozenset(filter(None, map(normalise, texts)))
 
 
 def check_references(texts: Sequence[tuple[Path, int]], references: Sequence[tuple[Path, int]]) -> None:

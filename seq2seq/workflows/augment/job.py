@@ -25,7 +25,7 @@ from seq2seq.evaluation.selection import consensus, nearest
 from seq2seq.inference.degeneration import LANGUAGE, LONG, LOST, REPAIRED, SYMPTOMS
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translation import Alternative, Translation
-from seq2seq.inspection.overlap import normalise
+from seq2seq.inspection.overlap import folded, normalise
 from seq2seq.text.untranslatable import VERBATIM
 from seq2seq.workflows.augment.shards import Shard
 from seq2seq.workflows.parts import NO_SCORE, NOT_IDENTITY, PartCounts, finished_part, folder_record, write_part
@@ -77,7 +77,7 @@ class AugmentJob:
     references: tuple[Shard, ...] = ()
     """The shards of the references, parallel to `shards`."""
     held_out: frozenset[str] = frozenset()
-    """Normalised lines of held-out sets, which are left out."""
+    """Lines of held-out sets, normalised and `folded`, which are left out."""
 
     @property
     def num_parts(self) -> int:
@@ -148,7 +148,7 @@ class AugmentJob:
             return "not UTF-8"
         if not line.strip():
             return "blank"
-        if self.held_out and normalise(line) in self.held_out:
+        if self.held_out and folded(normalise(line)) in self.held_out:
             return "held out"
         return "too long" if self.recipe.skip_long and not pipeline.translator.takes_whole(line) else ""
 

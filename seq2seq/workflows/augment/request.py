@@ -18,7 +18,7 @@ from seq2seq.data.directions import open_named
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.errors import UserError, counted
 from seq2seq.executors import LOCAL, open_workers
-from seq2seq.inspection.overlap import lowered, normalise
+from seq2seq.inspection.overlap import folded
 from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import check_direction
 from seq2seq.lines import read_lines
@@ -118,7 +118,7 @@ def prepare(request: Request) -> Prepared:
         sides = (request.texts, facts), (request.references, read)
         check_references(*(_with_all_lines(files, own, request.limit) for files, own in sides))
     groups = [[folder] for folder in folders] if request.each else [folders]
-    held_out = list(_held_out(request))
+    held_out = held_out_lines(_held_out(request))
     job = AugmentJob(
         folder=request.output.resolve(),
         models=tuple(map(tuple, groups)),
@@ -127,7 +127,7 @@ def prepare(request: Request) -> Prepared:
         recipe=request.recipe,
         shards=tuple(shard._replace(text=shard.text.resolve(), name=names[shard.text]) for shard in shards),
         references=tuple(shard._replace(text=shard.text.resolve()) for shard in references),
-        held_out=held_out_lines(held_out, normalise),
+        held_out=frozenset(map(folded, held_out)),
     )
     languages, defaults = _checked_models(job, request)
     kept = {key: value for key, value in loading.items() if key not in NOT_IDENTITY}
@@ -142,7 +142,7 @@ def prepare(request: Request) -> Prepared:
         "models": [list(group) for group in job.fingerprints],
         "texts": [asdict(each) for each in facts],
         "references": [asdict(each) for each in named_as(read, noted.get("references"))],
-        "held_out": combined_fingerprint(sorted(held_out_lines(held_out, lowered))),
+        "held_out": combined_fingerprint(sorted(held_out)),
     }
     _warn_of_unknown_sets(request)
     return Prepared(job, identity, num_lines, _told(request, identity), defaults)

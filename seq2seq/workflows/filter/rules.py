@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from seq2seq.data.examples import Pair
 from seq2seq.inference.degeneration import repeats
 from seq2seq.inspection.oddities import ODDITIES
-from seq2seq.inspection.overlap import normalise
+from seq2seq.inspection.overlap import folded, normalise
 from seq2seq.languages import known_language
 from seq2seq.markup.html import lexemes
 from seq2seq.markup.tags import ends
@@ -67,7 +67,7 @@ class PairRules:
             PairRule("damaged", "a side has characters that were lost (U+FFFD) or read in a wrong encoding",
                  _either(_is_damaged)),
             PairRule("copy", "the target is the source, apart from case, punctuation and spaces",
-                 lambda source, target: normalise(source) == normalise(target)),
+                 lambda *sides: len({folded(normalise(side)) for side in sides}) == 1),
             PairRule("length", f"a side has more than {limits.max_length:,} characters",
                  lambda *sides: max(map(len, sides)) > limits.max_length),
             PairRule("ratio", f"a side is more than {limits.max_ratio:g} times as long as the other", self._is_uneven),
