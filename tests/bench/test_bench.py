@@ -118,9 +118,6 @@ def test_the_model_that_is_trained_beside_ours_is_a_marian_folder(folder, tmp_pa
     assert len(translations) == len(SOURCE)
 
 
-# -- what is counted -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "settings", [{}, {"activation": "swiglu", "head_dim": 5}, {"norm_position": "post", "num_decoder_layers": 3}]
 )
@@ -158,9 +155,6 @@ def test_memory_that_was_held_for_a_moment_is_seen():
     if not peak:
         pytest.skip("the system does not tell")
     assert 0.9 * 2**26 < peak[0] < 3 * 2**26
-
-
-# -- training --------------------------------------------------------------------------------------
 
 
 def test_every_system_trains_on_the_same_ids(trained):
@@ -269,9 +263,6 @@ def test_a_classifier_is_refused(folder):
         training.bench_training(config, folder / "cache")
 
 
-# -- decoding --------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_every_system_translates_alike(decoded):
     by_name = {(system["name"], system["work"]): system for system in decoded.systems}
@@ -326,9 +317,6 @@ def test_a_model_that_marian_cannot_express_is_measured_without_it(tmp_path):
     report = measure_decoding(folder, peers=("transformers",))
     assert {system["name"] for system in report.systems} == {"seq2seq"}
     assert "norm_position" in report.left_out["transformers"]
-
-
-# -- the report ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["trained", pytest.param("decoded", marks=pytest.mark.slow)])
