@@ -148,7 +148,8 @@ class VocabularyConfig(Section):
     """Changes of the initial model's vocabulary before fine-tuning."""
 
     trim: bool = False
-    """Remove the pieces that the training corpus does not need, and tags of other languages if it needs one."""
+    """Remove the pieces that the training corpus does not need. Models that need a language tag lose the tags of other
+    languages."""
     extend: NonNegative = 0
     """Add the characters of the training corpus that the model lacks, and up to this number of pieces learned on it; 0
     adds nothing."""

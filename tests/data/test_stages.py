@@ -85,7 +85,7 @@ def test_a_stream_continues_at_every_position_across_borders(monkeypatch, sectio
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2)])
 def test_a_position_stays_that_of_other_ranks_until_a_batch_is_read(monkeypatch, caplog, before, after):
-    """So a run that ended in the middle of an epoch has ended for any number of ranks."""
+    """A run that ended in the middle of an epoch has therefore ended for any number of ranks."""
     monkeypatch.setattr("seq2seq.data.sampler.SECTION_EXAMPLES", 60)
     old, new, back = (
         BatchStream(sampler(THREE, world_size=number), lambda indices, epoch: indices)

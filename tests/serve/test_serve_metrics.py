@@ -32,7 +32,7 @@ READY = 2  # sentences that are computed before a request ends in another way
 
 
 class Halting(ServedTranslator):
-    """A model that computes some sentences, and others when it is told."""
+    """A model that computes the first sentences at once, and waits for an event before it computes the rest."""
 
     def begin(self, fails: bool, is_free: bool) -> None:
         self.computed, self.fails, self.free = 0, fails, threading.Event()

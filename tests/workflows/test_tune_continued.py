@@ -94,7 +94,7 @@ def rows(text: str) -> dict[tuple[str, str], str]:
 
 
 def measured(run: Path, name: str, metrics: list[str], tokenize: str, capsys) -> dict[str, str]:
-    """What users measure on the validation set or the training corpus."""
+    """The scores that users measure on the validation set or the training corpus."""
     capsys.readouterr()
     files = ["--source", f"{name}.en", "--reference", f"{name}.de", "-m", ",".join(metrics), "--tokenize", tokenize]
     assert main(["bleu", "--model", str(run), *files, "--engine", "torch", "-f", "json", "-w", "6"]) == 0
