@@ -20,7 +20,7 @@ def test_the_description_holds_whatever_is_asked(tmp_path):
     program = Path(sysconfig.get_path("scripts")) / "schemathesis"
     with serving(tmp_path / "model", tmp_path / "labels") as server:
         done = subprocess.run(
-            [program, "run", f"{server.url}/openapi.json", "--exclude-checks", NOT_DESCRIBED, "--max-examples", "200",
+            [program, "run", f"{server.url}/openapi.json", "--exclude-checks", NOT_DESCRIBED, "--max-examples", "120",
              "--generation-database", "none", "--seed", "1"],
             capture_output=True, text=True, cwd=tmp_path,
         )  # fmt: skip
