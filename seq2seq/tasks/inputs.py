@@ -281,9 +281,8 @@ def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair |
             "tokenizer": _tokenizer(config, initial.tokenizers, "training.init_from"),
         }
         if config.task == "translation":
-            taken = {
-                key: getattr(initial.description.search, key) for key in SEARCH_KEYS - config.search.model_fields_set
-            }
+            unwritten = SEARCH_KEYS - config.search.model_fields_set
+            taken = initial.description.search.model_dump(include=unwritten)
             changes["search"] = _with_those_of(SearchConfig, {**dict(config.search), **taken}, "search")
         elif initial.description.task == "classification":
             written = {key: getattr(config.classifier, key) for key in config.classifier.model_fields_set}

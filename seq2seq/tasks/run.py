@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from logging import getLogger
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ from seq2seq.store.model_folder import CARD, load_model, load_outline, save_mode
 from seq2seq.store.tuning import is_tuned, report_loss, tuning_note
 from seq2seq.tasks.directions import changes
 from seq2seq.tasks.effects import without_effect
-from seq2seq.tasks.inputs import Inputs
+from seq2seq.tasks.inputs import SEARCH_KEYS, Inputs
 from seq2seq.tasks.machine import batch_advice, check_memory, feed_advice, started
 from seq2seq.tasks.made_with import made_with
 from seq2seq.tasks.run_folder import (
@@ -44,6 +44,7 @@ from seq2seq.tasks.run_folder import (
     read_note,
     refusal,
     stale_tokenizers,
+    with_begun_search,
     write_note,
 )  # fmt: skip
 from seq2seq.tasks.scored import forget_scores, scores_by
@@ -82,7 +83,8 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
             _warn(here, without_effect(config, here.world_size))
             with leaving_at_once(here, "stopping; the same command continues the preparation"):
                 check_memory(config.training, here)
-                inputs = Inputs.open(config, folder.cache(config))
+                begun = config if overwrite else with_begun_search(folder, config)
+                inputs = Inputs.open(begun, folder.cache(config))
                 _on_main(here, lambda: stack.enter_context(folder.locked()))
                 _on_main(here, lambda: open_run(folder, inputs.config, overwrite, inputs.identity()))
                 is_stale = _on_main(here, lambda: forget_scores(folder, inputs.test_fingerprints))
@@ -90,7 +92,8 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 _on_main(here, lambda: folder.keep_table(inputs.added_pieces))
                 task = build(inputs, folder.tokenizer, here, began_with_fixed_shapes(folder, inputs.config))
                 run = _Run(task, folder, here, command)
-                _on_main(here, lambda: note_beginning(folder, inputs.config, task.has_fixed_shapes))
+                search = _initial_search(inputs)
+                _on_main(here, lambda: note_beginning(folder, inputs.config, task.has_fixed_shapes, search))
                 _on_main(here, lambda: run.renew(is_stale))
                 trainer = run.trainer()
                 _report_figures(run, config)
@@ -106,6 +109,12 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 run.report_directions()
                 run.score_test_sets()
         return result
+
+
+def _initial_search(inputs: Inputs) -> dict[str, Any]:
+    """Return the search settings that a run takes from its initial model where they are not written."""
+    initial = inputs.initial if inputs.config.task == "translation" else None
+    return initial.description.search.model_dump(mode="json", include=SEARCH_KEYS) if initial else {}
 
 
 def _report_figures(run: "_Run", config: Config) -> None:
@@ -137,7 +146,7 @@ def describe(config: Config, path: Path) -> str | None:
     with contextlib.closing(started(config)) as here:
         _warn(here, without_effect(config, here.world_size))
         check_memory(config.training, here)
-        inputs = Inputs.open(config, folder.cache(config))
+        inputs = Inputs.open(with_begun_search(folder, config), folder.cache(config))
         changed = differences(folder, inputs.config, inputs.identity())
         if error := refusal(folder, changed):
             _warn(here, [f"training would be refused:\n{error}"])

@@ -48,6 +48,7 @@ MAKES_TOKENIZERS = (
 )
 TOKENIZER = "tokenizer"
 FIXED_SHAPES = "fixed_shapes"
+SEARCH = "search"  # the search settings that the initial model had
 SAVED, EMPTIED = "saved", "emptied"  # whether the run ended with a checkpoint, and whether --overwrite began
 # What a run writes in addition to its configuration and its identity. `--overwrite` deletes it, in this order: after a
 # kill, nothing can continue from the rest.
@@ -292,7 +293,7 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
         before = {}
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.cleaned.unlink(missing_ok=True)  # from here on, the checkpoints give the state
-    kept = {TOKENIZER, FIXED_SHAPES, SAVED} if folder.has_learned else {TOKENIZER}
+    kept = {TOKENIZER, FIXED_SHAPES, SEARCH, SAVED} if folder.has_learned else {TOKENIZER}
     write_note(folder.identity, {**now, **{key: before[key] for key in before.keys() & kept}})
     limits = {key: what for key, what in changed.items() if key in LIMITS}
     if limits and folder.has_learned:
@@ -333,15 +334,25 @@ def began_with_fixed_shapes(folder: RunFolder, config: Config) -> bool | None:
     return read_note(folder.identity).get(FIXED_SHAPES, unknown)
 
 
-def note_beginning(folder: RunFolder, config: Config, has_fixed_shapes: bool) -> None:
-    """Store the fingerprint of the run's tokenizers, and whether its batches have the shapes of a table.
+def with_begun_search(folder: RunFolder, config: Config) -> Config:
+    """Return the configuration with the search settings that a run that has learned something took from its initial
+    model; `s2s tune` may have changed them there since. Written settings stay."""
+    taken = read_note(folder.identity).get(SEARCH, {}) if folder.has_learned else {}
+    unwritten = {key: taken[key] for key in taken.keys() - config.search.model_fields_set}
+    return config.model_copy(update={"search": config.search.model_copy(update=unwritten)})
+
+
+def note_beginning(folder: RunFolder, config: Config, fixed_shapes: bool, search: Mapping[str, Any]) -> None:
+    """Store the fingerprint of the run's tokenizers, whether its batches have the shapes of a table, and, at the first
+    start, the `search` settings of its initial model.
 
     Raises:
         ConfigError: the run continues, and began with other tokenizers.
     """
     if error := refusal(folder, differences(folder, config, {})):
         raise error
-    began = {TOKENIZER: _fingerprint_of(folder.tokenizer), FIXED_SHAPES: has_fixed_shapes}
+    began = {TOKENIZER: _fingerprint_of(folder.tokenizer), FIXED_SHAPES: fixed_shapes}
+    began |= {} if folder.has_learned else {SEARCH: search}
     write_note(folder.identity, read_note(folder.identity) | began)
 
 
