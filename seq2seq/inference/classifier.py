@@ -10,6 +10,7 @@ import math
 from collections import ChainMap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from logging import getLogger
 from pathlib import Path
 from typing import Self
 
@@ -17,13 +18,15 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.collate import ClassificationBatch, collate_classification
-from seq2seq.errors import ModelError, some_of
+from seq2seq.errors import ModelError, shown, some_of
 from seq2seq.inference.groups import equal_parts, token_groups
 from seq2seq.inference.one_model import OneModel
 from seq2seq.lines import checked_texts
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
+
+logger = getLogger(__name__)
 
 SPECIAL_IDS = 2  # the tokenizer's start before a text and its end after it
 
@@ -133,10 +136,17 @@ class Classifier:
     def names_of(self, labels: Sequence[str]) -> list[str]:
         """Return the displayed names (`data.label_names` of the config) of labels of the training data.
 
-        Labels that are all displayed names, and not all labels of the first model's data, are returned unchanged.
+        Labels that are all displayed names, and not all labels of the first model's data, are returned unchanged. A
+        warning is logged where the labels may be either, and mean different classes.
         """
-        are_names = set(labels) <= set(self.labels) and not set(labels) <= set(self.description.labels)
-        return list(labels) if are_names else [self._names.get(label, label) for label in labels]
+        found, names = set(labels), [self._names.get(label, label) for label in labels]
+        may_be_names, are_of_data = found <= set(self.labels), found <= set(self.description.labels)
+        if may_be_names and found <= self._names.keys() and names != list(labels):
+            label, name = next(pair for pair in zip(labels, names, strict=True) if pair[0] != pair[1])
+            both = f"{shown(label)} is a name in answers, and a label of the data, which answers call {shown(name)}"
+            read = "labels of the data" if are_of_data else "names in answers"
+            logger.warning("%s; the labels are read as %s. If that is wrong, write labels of the data", both, read)
+        return list(labels) if may_be_names and not are_of_data else names
 
     def classify(self, lines: Iterable[str]) -> list[Classification]:
         """Return the classification of each line; blank lines do not reach a model.

@@ -17,7 +17,7 @@ from seq2seq.data.noise import perturbed_line
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.text_files import check_form
 from seq2seq.errors import DataError
-from seq2seq.lines import read_lines
+from seq2seq.lines import as_one_line, read_lines
 
 BLOCK_LINES = 8192
 EXAMPLES_KEPT = 3
@@ -141,7 +141,7 @@ class CorpusReader:
         lines = zip_longest(*(read_lines(path, on.append) for path, on in zip(self._paths, self.invalid, strict=True)))
         first = 1
         while rows := list(islice(lines, BLOCK_LINES)):
-            columns = [[line for line in column if line is not None] for column in zip(*rows, strict=True)]
+            columns = [[as_one_line(line) for line in column if line is not None] for column in zip(*rows, strict=True)]
             self.line_counts = [count + len(lines) for count, lines in zip(self.line_counts, columns, strict=True)]
             if size := min(map(len, columns)):
                 yield self._block(range(first, first + size), [lines[:size] for lines in columns])

@@ -1,6 +1,7 @@
 """Several classifiers as one: the mean of their probabilities, with their labels matched by name."""
 
 import json
+from itertools import combinations
 
 import pytest
 from support.foreign_models import SOURCE
@@ -41,6 +42,40 @@ def test_the_ensemble_is_the_mean_of_each_models_probabilities(folders):
         mean = {label: sum(other.probabilities[label] for other in others) / 3 for label in LABELS}
         assert answer.probabilities == pytest.approx(mean, rel=1e-12)
         assert answer.probability == max(answer.probabilities.values()) == answer.probabilities[answer.label]
+
+
+NAMES = {
+    "none": {},
+    "other words": {"0": "bad", "1": "fair", "2": "good"},
+    "one other word": {"0": "bad"},
+    "shifted up": {"0": "1", "1": "2", "2": "3"},
+    "shifted down": {"0": "-1", "1": "0", "2": "1"},
+    "exchanged": {"0": "1", "1": "0"},
+    "rotated": {"0": "1", "1": "2", "2": "0"},
+}
+
+
+@pytest.mark.parametrize("others", ["012", "345", None], ids=["the same labels", "other labels", "one model"])
+@pytest.mark.parametrize("names", NAMES.values(), ids=list(NAMES))
+def test_labels_are_read_right_or_with_a_warning(names, others, tmp_path, caplog):
+    """In either spelling, whichever labels a file lacks; labels that have one meaning are read without a warning."""
+    paths = [make_classifier(tmp_path / "first", "012", label_names=names)]
+    displayed = [names.get(label, label) for label in "012"]
+    if others is not None:
+        called = dict(zip(others, displayed, strict=True))
+        paths.append(make_classifier(tmp_path / "second", others, label_names=called))
+    model, num_clear = load(*paths), 0
+    for count in (1, 2, 3):
+        for meant in combinations(range(3), count):
+            right = [displayed[index] for index in meant]
+            for written in (right, ["012"[index] for index in meant]):
+                caplog.clear()
+                found = model.names_of(written)
+                assert found == right or "If that is wrong, write labels of the data" in caplog.text
+                if not (set(written) <= set("012" + (others or "")) and set(written) <= set(displayed)):
+                    num_clear += 1
+                    assert (found, caplog.text) == (right, "")
+    assert num_clear or set(displayed) == set("012")
 
 
 def test_one_model_twice_is_that_model(folders):

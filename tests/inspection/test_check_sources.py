@@ -31,10 +31,13 @@ SHARED = {
     "half of a folder that comes first": ["jsonl: half", A],
     "a folder with a tag": [A, "jsonl: tagged"],
     "two folders with a tag": ["jsonl: tagged", A, "jsonl: tagged", B],
+    "lines that differ in white space": [A, "source: odd.en, target: odd.de"],
+    "rows that differ in white space": ["jsonl: odd.jsonl", "source: odd.en, target: odd.de"],
     "a noisy copy": [A, f"{A}, {NOISE}"],
     "noisy copies with a tag": ["jsonl: tagged", f"jsonl: tagged, {NOISE}", f"jsonl: half, {NOISE}"],
 }
 PLAIN = "source_language: en\ntarget_language: de\n"
+WHITE = " \r\t\v\f\x1c\x85\u2028\xa0\u3000"
 EN_DE, DE_EN = "from: en, to: de", "from: de, to: en"
 DIRECTED = {
     "twice in both ways": [f"{A}, {EN_DE}, both_ways: true", f"{A}, {EN_DE}, both_ways: true"],
@@ -67,6 +70,10 @@ def corpora(tmp_path, monkeypatch):
     for name, pairs in (("a", [*PAIRS, ("", "leer")]), ("b", OTHERS)):
         for side, language in enumerate(("en", "de")):
             Path(f"{name}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    odd = [(f"one{mark}two", f"eins{mark}zwei") for mark in WHITE] + [(f"one{mark}", f"eins{mark}") for mark in WHITE]
+    for side, language in enumerate(("en", "de")):
+        Path(f"odd.{language}").write_bytes("".join(f"{pair[side]}\n" for pair in odd).encode())
+    Path("odd.jsonl").write_text("".join(json.dumps({"en": one, "de": other}) + "\n" for one, other in odd))
     write_parts(Path("half"), [*PAIRS[:150], *OTHERS[:150]])
     write_parts(Path("tagged"), [*PAIRS[:150], *OTHERS[:150]], "<back>")
     labels = [len(row) % 2 for row in ROWS]
