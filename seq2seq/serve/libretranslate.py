@@ -130,7 +130,7 @@ class LibreTranslate:
         source, target = (ALIASES.get(code.lower(), code) for code in (body.source, body.target))
         guess = await self._guess(texts, body.format) if source.lower() == AUTO else []
         least = LEAST_CONFIDENCE if len(self._service.models.sources) > 1 else CERTAIN
-        if guess and guess[0]["confidence"] >= least:
+        if guess and guess[0]["confidence"] > least:
             source = guess[0]["language"] if self._has(guess[0]["language"], target) else source
         model = self._model(source, target, body.format != "text")
         columns: dict[str, list[Any]] = {"translatedText": texts, "alternatives": [[] for _ in texts]}

@@ -25,7 +25,7 @@ from seq2seq.text.identification import Identifier
 
 AUTO = "auto"
 SIDES = ("source", "target")
-# The least probability of a language that `auto` uses, and the length of the beginning of a text that is judged.
+# `auto` uses a language that is more probable than all others together. The beginning of a text is judged.
 LEAST_GUESS, LONGEST_SAMPLE = 0.5, 1_000
 
 
@@ -193,7 +193,7 @@ class Models:
                 raise bad(f"{only}; name the source to translate it nevertheless", "source")
             return source
         found = _identifier(tuple(known)).ranked(text)
-        if not found or found[0][1] < LEAST_GUESS:
+        if not found or found[0][1] <= LEAST_GUESS:
             raise _unclear(known)
         return found[0][0]
 

@@ -5,11 +5,17 @@ server, for texts whose language the client does not name. `inspection` identifi
 names and numbers get no answer rather than a guess.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
-from seq2seq.languages import language_code
-from seq2seq.text.writing import UNSPACED_SCRIPTS, scripts_of_language, scripts_of_letters
+from seq2seq.languages import MEMBERS, language_code, own_code
+from seq2seq.text.writing import (
+    UNSPACED_SCRIPTS,
+    has_traditional_letters,
+    is_in_traditional_letters,
+    scripts_of_language,
+    scripts_of_letters,
+)
 
 # Minimum probability of an answer. With it, none of 60,000 lines of English, German, French and Japanese is assigned
 # another language, neither among all languages nor among 2, 4 or 100 of them. Among all, two thirds of short sentences
@@ -37,40 +43,40 @@ class Identifier:
     """
 
     def __init__(self, languages: Iterable[str]):
-        self._names: dict[tuple[str, str], str] = {}  # by code and script
+        self._names: dict[str, dict[str, list[str]]] = {}  # by script and code
         for name in languages:
             for script in scripts_of_language(name):
-                self._names.setdefault((_code(name), script), name)
+                self._names.setdefault(script, {}).setdefault(_code(name), []).append(name)
 
     def ranked(self, text: str) -> list[tuple[str, float]]:
         """Return the languages that a text may be in, each with its probability among them, the likeliest first.
 
-        It is empty for texts without letters, and for those in another language.
+        It is empty for texts without letters, and for those in another language. Of several names with one code, those
+        that `_of_text` chooses share its probability.
         """
-        return self._ranked(text, self._written_as(scripts_of_letters(text)))
-
-    def _ranked(self, text: str, names: dict[str, str]) -> list[tuple[str, float]]:
-        if not any(map(is_identifiable, names)):
-            return [(name, 1.0 / len(names)) for name in names.values()]
-        found = _probabilities(text)
-        most = max(found, key=lambda code: found[code])
-        known = {code: probability for code, probability in found.items() if code in names}
-        total = sum(known.values()) + found.get(_NO_LANGUAGE, 0.0)
-        if not total or (most not in names and found[most] >= FOREIGN):
-            return []
-        shares = [(names[code], probability / total) for code, probability in known.items()]
-        return sorted(shares, key=lambda pair: -pair[1])
+        names = self._written_as(scripts_of_letters(text))
+        found = []
+        for code, share in _ranked(text, names):
+            alike = _of_text(text, names[code])
+            found += [(name, share / len(alike)) for name in alike]
+        return sorted(found, key=lambda pair: -pair[1])
 
     def judged(self, text: str) -> tuple[str, float] | None:
         """Return the language of a text and its probability; None if the text is too short or its language unclear.
 
         If one language alone has the script of the text, the library is not needed.
         """
-        return self._judged(text, _weights(text))
+        weights = _weights(text)
+        if (found := self._judged(text, weights)) is None:
+            return None
+        code, share = found
+        alike = _of_text(text, self._written_as(weights)[code])
+        return (alike[0], share) if len(alike) == 1 else None
 
     def _judged(self, text: str, weights: dict[str, int]) -> tuple[str, float] | None:
-        names = self._written_as(weights) if sum(weights.values()) >= LEAST_LETTERS else {}
-        found = [(name, 1.0) for name in names.values()] if len(names) < 2 else self._ranked(text, names)
+        """Return the code of the language of a text and its probability; None as for `judged`."""
+        codes = list(self._written_as(weights)) if sum(weights.values()) >= LEAST_LETTERS else []
+        found = [(code, 1.0) for code in codes] if len(codes) < 2 else _ranked(text, codes)
         return found[0] if found and found[0][1] >= LEAST_PROBABILITY else None
 
     def is_other(self, text: str, language: str) -> bool:
@@ -86,12 +92,51 @@ class Identifier:
         if sum(weights.get(script, 0) for script in own) < MOST_OWN_LETTERS * sum(weights.values()):
             return True
         found = self._judged(text, weights)
-        return found is not None and _code(found[0]) != _code(language) and is_identifiable(_code(language))
+        return found is not None and found[0] != _code(language) and is_identifiable(_code(language))
 
-    def _written_as(self, letters: dict[str, int]) -> dict[str, str]:
+    def _written_as(self, letters: dict[str, int]) -> dict[str, list[str]]:
         """Return the names of the languages in the script of most letters, which comes first, by code."""
-        script = next(iter(letters), None)
-        return {code: name for (code, own), name in self._names.items() if own == script}
+        return self._names.get(next(iter(letters), ""), {})
+
+
+def _ranked(text: str, codes: Collection[str]) -> list[tuple[str, float]]:
+    """Return each of these codes that a text may have with its probability, the likeliest first."""
+    if not any(map(is_identifiable, codes)):
+        return [(code, 1.0 / len(codes)) for code in codes]
+    found = _probabilities(text)
+    most = max(found, key=lambda code: found[code])
+    known = {code: probability for code, probability in found.items() if code in codes}
+    total = sum(known.values()) + found.get(_NO_LANGUAGE, 0.0)
+    if not total or (most not in codes and found[most] >= FOREIGN):
+        return []
+    return sorted(((code, probability / total) for code, probability in known.items()), key=lambda pair: -pair[1])
+
+
+def _of_text(text: str, names: Sequence[str]) -> Sequence[str]:
+    """Return which of several names with one code a text may have: one, or some members of a macrolanguage.
+
+    A member comes first if the library knows it and the text is clearly in it, as Cantonese often is. Else the language
+    itself comes before its members. The letters of Chinese decide between Simplified and Traditional.
+    """
+    if len(names) < 2:
+        return names
+    members = [name for name in names if own_code(name) in MEMBERS]
+    member = _clear_member(text, _code(names[0])) if members else None
+    clear = [name for name in members if own_code(name) == member]
+    found = clear or [name for name in names if name not in members] or members
+    if _code(names[0]) == "zh":
+        is_traditional = has_traditional_letters(text)
+        found = [name for name in found if is_in_traditional_letters(name) is is_traditional] or found
+    if clear or found[0] not in members:
+        return found[:1]
+    return list({own_code(name): name for name in found}.values())
+
+
+def _clear_member(text: str, code: str) -> str | None:
+    """Return the member of a macrolanguage that a text is in; None if it is not clear or the library knows none."""
+    found = {label: probability for label, probability in _library().rank(text) if _code(label) == code}
+    most = max(found, key=lambda label: found[label], default="")
+    return most if most in MEMBERS and found[most] >= LEAST_PROBABILITY * sum(found.values()) else None
 
 
 def identified(text: str) -> str | None:

@@ -39,6 +39,12 @@ _BY_LANGUAGE = {
 _BY_NAME = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA"), "Han or kana") | {
     script.upper(): script for script in _TAGS if script != "Han or kana"
 }
+# The parts of names of Chinese that mean Simplified or Traditional letters.
+_SIMPLIFIED, _TRADITIONAL = (
+    frozenset({"hans", "cn", "sg", "zhs", "chs"}),
+    frozenset({"hant", "tw", "hk", "mo", "zht", "cht"}),
+)
+_NO_HAN = re.compile("[^\u4e00-\u9fff]+")
 UNSPACED_SCRIPTS = frozenset({"Han or kana", *SCRIPTS_WITHOUT_SPACES} & {*_TAGS})
 _NAMES = {chr(ord("A") + index): name for index, name in enumerate(sorted(_TAGS))}
 SCRIPT_CHARACTERS = {name: character for character, name in _NAMES.items()}
@@ -93,6 +99,22 @@ def scripts_of_language(name: str) -> frozenset[str]:
             return frozenset({_BY_TAG[part]})
     code = known_language(name)
     return _BY_LANGUAGE.get(code, frozenset({"Latin"})) if code else frozenset()
+
+
+def is_in_traditional_letters(name: str) -> bool | None:
+    """Whether a name of Chinese is that of Chinese in Traditional letters; None if it does not say in which letters."""
+    parts = frozenset(name.lower().replace("-", "_").split("_"))
+    return bool(parts & _TRADITIONAL) if parts & (_SIMPLIFIED | _TRADITIONAL) else None
+
+
+def has_traditional_letters(text: str) -> bool:
+    """Whether a Chinese text has more letters that are Traditional alone than letters that are Simplified alone.
+
+    The charset Big5 has the Traditional letters, and GB 2312 the Simplified ones, each in two bytes.
+    """
+    letters = _NO_HAN.sub("", text)
+    traditional, simplified = (len(letters.encode(charset, "ignore")) for charset in ("big5", "gb2312"))
+    return traditional > simplified
 
 
 def bcp47_tag(name: str | None) -> str:

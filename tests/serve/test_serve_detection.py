@@ -1,6 +1,7 @@
 """`source: auto` is the language of what would be translated, in every format and way to ask. About 20 s."""
 
 import json
+from urllib.parse import urlencode
 
 import pytest
 from support.documents import LEADS, document
@@ -16,6 +17,10 @@ TEXTS = {
     "ru": ["Вокзал находится на окраине города.", "Сегодня вечером мы идём домой и читаем книгу."],
     "ja": ["駅は町のはずれにあります。", "今夜は家に帰って本を読みます。"],
 }
+ALIKE = {
+    "zh_Hant": "我住在北京，每天坐地鐵上班。", "zh_Hans": "我住在北京，每天坐地铁上班。", "acm": None,
+    "ar": "يعيش الرجل في المدينة ويعمل في المستشفى كل يوم",
+}  # fmt: skip
 WAYS = [(form, lead) for form, leads in LEADS.items() for lead in leads]
 
 
@@ -40,6 +45,15 @@ def russian(tmp_path_factory):
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"source_language": "en"', '"source_language": "ru"'))
     service = serving_inside(folder)
+    yield service
+    service.queue.close()
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory):
+    """A server of a model of languages that are not told apart, the members of a macrolanguage first."""
+    folder = tmp_path_factory.mktemp("alike") / "model"
+    service = serving_inside(make_many(folder, ["yue", *ALIKE, "arz", "en"], ["en", "fr"], "source"))
     yield service
     service.queue.close()
 
@@ -93,6 +107,31 @@ def test_a_document_that_is_not_of_its_format_is_refused_for_that(many, place):
         found, named = (ask(many, "/v1/translate", **asked, source=source) for source in ("auto", "ru"))
         assert (found[0], found[1]) == (named[0], named[1])
         assert "not well-formed" in found[1][0]["error"]["message"]
+
+
+@pytest.mark.parametrize(("language", "text"), [pair for pair in ALIKE.items() if pair[1]])
+def test_a_text_is_in_the_language_itself_and_in_no_member_of_it(alike, language, text):
+    """In both APIs, in `/detect` and on the form."""
+    (answer,) = ask(alike, "/v1/translate", text=text, target="fr")[1]
+    assert answer["source"] == language
+    (answer,) = ask(alike, "/translate", q=text, target="fr")[1]
+    code = language.replace("_", "-")
+    assert answer["detectedLanguage"]["language"] == ask(alike, "/detect", q=text)[1][0][0]["language"] == code
+    forms = []
+    for source in ("auto", language):
+        fields = urlencode({"text": text, "direction": 0, "source": source, "target": "fr"}).encode()
+        parts = ask_inside(alike, "/", fields, kind="application/x-www-form-urlencoded")
+        forms.append(parts[1]["body"].partition(b"<output")[2].partition(b"</output>")[0])
+    assert forms[0] == forms[1] != b""
+
+
+def test_a_text_of_several_members_has_no_clear_language(tmp_path):
+    service = serving_inside(make_many(tmp_path / "model", ["acm", "arz", "en"], ["en", "fr"], "source"))
+    for path, field, words in (("/v1/translate", "text", "acm, arz, en"), ("/translate", "q", "not clear")):
+        status, (answer,) = ask(service, path, **{field: ALIKE["ar"]}, target="fr")
+        assert (status, words in str(answer["error"])) == (400, True), answer
+    assert [one["language"] for one in ask(service, "/detect", q=ALIKE["ar"])[1][0]] == ["acm", "arz"]
+    service.queue.close()
 
 
 def test_a_request_over_a_limit_is_refused_before_it_is_read(many):

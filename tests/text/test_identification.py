@@ -1,12 +1,15 @@
 """The language of a text among given ones, by script and py3langid: no false alarm, and what is never judged."""
 
 import gzip
+import itertools
 import subprocess
 import sys
 
 import pytest
 
-from seq2seq.text.identification import LEAST_LETTERS, Identifier, _weights
+from seq2seq.interop.m2m_settings import TOKENIZERS
+from seq2seq.languages import MEMBERS, is_same_language, own_code
+from seq2seq.text.identification import LEAST_LETTERS, Identifier, _code, _weights
 from seq2seq.text.writing import bcp47_tag, script_of, scripts_of_language
 
 TEXTS = {
@@ -22,6 +25,15 @@ CORPORA = {
     "fr": ("multi30k/val.fr",), "ja": ("small_enja/dev.ja",),
 }  # fmt: skip
 MANY = "ar bg ca cs da el es et fi gl he hi hr hu id is it ko lt lv mk ms nb nl nn pl pt ro ru sk sl sr sv tr uk zh"
+
+
+MODELS = {name: kind.codes.split() for name, kind in TOKENIZERS.items()}
+# Texts in languages of which models have several names, some of them in another form or another language.
+ALIKE = {
+    "zho_Hans": "我住在北京，每天坐地铁上班。", "zho_Hant": "我住在北京，每天坐地鐵上班。",
+    "arb_Arab": "يعيش الرجل في المدينة ويعمل في المستشفى كل يوم", "pes_Arab": "این مرد هر روز در بیمارستان کار می‌کند",
+}  # fmt: skip
+CANTONESE = "我哋喺香港住，佢今日唔使返工，嗰個嘢好靚。"
 
 
 def num_letters(text: str) -> int:
@@ -64,6 +76,45 @@ def test_languages_that_the_library_does_not_know_are_judged_by_script_alone():
     asturian = Identifier(["ast_Latn", "spa_Latn"])
     assert asturian.is_other(TEXTS["ru"], "ast_Latn")
     assert not asturian.is_other("Dos perros juegan con una pelota en la nieve.", "ast_Latn")
+
+
+@pytest.mark.parametrize("names", [*MODELS.values(), list(itertools.chain(*MODELS.values()))], ids=[*MODELS, "all"])
+def test_a_language_comes_before_those_that_cannot_be_told_from_it(names):
+    """In any order of the names: no member of a macrolanguage, and the letters that the text has."""
+    groups: dict[tuple, set[str]] = {}
+    for name in names:
+        groups.setdefault((_code(name), scripts_of_language(name)), set()).add(own_code(name))
+    alike = {code for (code, _), members in groups.items() if len(members) > 1}
+    assert alike <= {*map(_code, ALIKE), "no"}  # `no` and `nb` are one language to the library
+    known = {_code(name) for name in names}
+    for (name, text), sign in itertools.product(ALIKE.items(), (1, -1)):
+        if _code(name) in known:
+            found = Identifier(names[::sign]).ranked(text)[0][0]
+            assert _code(found) == _code(name)
+            assert own_code(found) not in MEMBERS
+            assert is_same_language(found, name) or not any(is_same_language(one, name) for one in names)
+    if "yue_Hant" in names:
+        assert Identifier(names).judged(CANTONESE)[0] == "yue_Hant"
+
+
+def test_the_letters_of_a_text_decide_between_forms_of_chinese():
+    forms = {"zho_Hans": "zh-CN", "zho_Hant": "zh_TW"}
+    for names in itertools.permutations(["zh", *forms.values(), "yue", "en"], 4):
+        for name, own in forms.items():
+            found = Identifier(names).judged(ALIKE[name])[0]
+            assert found == own if own in names else found not in ("yue", "en")
+
+
+def test_members_without_their_macrolanguage_share_its_probability():
+    """None of them is more than a guess, unless there is only one, or the letters or the library tell it."""
+    among = Identifier(["arz", "acm_Arab", "en"])
+    assert among.ranked(ALIKE["arb_Arab"]) == [("arz", pytest.approx(0.5)), ("acm_Arab", pytest.approx(0.5))]
+    assert among.judged(ALIKE["arb_Arab"]) is None
+    assert among.is_other(ALIKE["arb_Arab"], "en")
+    assert not among.is_other(ALIKE["arb_Arab"], "arz")
+    assert Identifier(["arz", "arz_Arab", "en"]).judged(ALIKE["arb_Arab"])[1] > 0.9
+    assert Identifier(["wuu_Hans", "yue_Hant"]).judged(ALIKE["zho_Hans"])[0] == "wuu_Hans"
+    assert Identifier(["nan_Hant", "yue_Hant"]).judged(CANTONESE)[0] == "yue_Hant"
 
 
 def test_a_name_in_another_script_is_no_other_language():
