@@ -233,7 +233,7 @@ def test_what_was_typed_survives_a_reload(shown):
 
 
 @pytest.mark.parametrize(
-    "text", ["four;neun\none;eins\n", '"four","neun"\none,eins', "four\tneun\r\none,eins\nno table"]
+    "text", ["four;neun\none;eins\n", '"four","neun"\none,eins', "four\tneun\r\none\teins\nno table"]
 )
 def test_terms_are_read_from_pasted_tables_and_files(shown, text, tmp_path):
     shown.type("one four two")

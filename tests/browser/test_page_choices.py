@@ -3,10 +3,15 @@
 In a real Chromium, skipped where there is none. About 60 s.
 """
 
+import csv
+import io
+import itertools
+
 import pytest
 from support.serving import serving
 from test_page import Shown, browser, choose, folder, playwright, pytestmark, shown  # noqa: F401
 
+from seq2seq.errors import DataError
 from seq2seq.text.glossary import Glossary
 
 TWICE = "One four two. One four two. Six nine."
@@ -168,6 +173,74 @@ def test_the_page_reads_and_writes_glossaries_as_the_commands_do(shown, name, tm
         page.click("#export-terms")
     saved.value.save_as(tmp_path / "again.tsv")
     assert Glossary.read(tmp_path / "again.tsv").rows == expected
+
+
+ENTRIES = [
+    [("invoice", "Rechnung"), ("customer", "Kunde")],
+    [("invoice, monthly", "Rechnung"), ("3,5 mm", "3.5 mm"), ("customer", "Kunde")],
+    [("a;b", "c;d"), ("Acme, Inc.", "")],
+    [('the "A" team', 'A-Team; "A"'), ("x\ty", "z,z"), ('5" disk', "=")],
+]
+REASONS = ("sep=", "not one record", "is not an option")
+QUOTINGS = [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONE]
+
+
+def tables():
+    """Yield the mark and the text of tables over marks, quoting, marks within fields, and first lines."""
+    for mark, quoting, entries in itertools.product(",;\t", QUOTINGS, ENTRIES):
+        table = io.StringIO()
+        if quoting != csv.QUOTE_NONE:
+            csv.writer(table, delimiter=mark, quoting=quoting).writerows(entries)
+        else:
+            table.writelines(f"{mark.join(entry)}\n" for entry in entries)
+        for start in ("", f"source{mark}target\n", f"sep={mark}\n"):
+            yield mark, start + table.getvalue()
+
+
+@pytest.mark.parametrize("way", ["a.csv", "a.tsv", "pasted"])
+def test_the_page_chooses_mark_and_quotes_as_the_commands_do(shown, way, tmp_path):  # noqa: F811
+    """Once for all lines; those without the mark are left out. What is pasted is a CSV if it has no tab, or names its
+    mark."""
+    page, found, expected = shown.page, {}, {}
+    page.evaluate("document.getElementById('glossary').open = true")
+    columns = "[...terms.rows].map((row) => [...row.querySelectorAll('input')].slice(0, 2).map((cell) => cell.value))"
+    for mark, text in tables():
+        if way == "a.tsv" and (mark != "\t" or text.startswith("sep=")):
+            continue
+        is_csv = "\t" not in text or text.startswith("sep=")
+        path = tmp_path / (way if way != "pasted" else "b.csv" if is_csv else "b.tsv")
+        path.write_text(text, newline="")
+        try:
+            whole = {" ".join(line.split()) for line in text.splitlines() if line[-1] != "\t"}
+            expected[text] = [list(row[:2]) for row in Glossary.read(path).rows if row[0] not in whole]
+        except DataError as error:
+            expected[text] = [why for why in REASONS if why in str(error)]
+        page.evaluate("document.getElementById('terms').replaceChildren()")
+        page.evaluate("document.getElementById('terms-status').textContent = ''")
+        if way == "pasted":
+            page.fill("#paste-terms", text)
+            page.locator("#paste-terms").blur()
+        else:
+            page.set_input_files("#open-terms", path)
+        shown.until(lambda: page.text_content("#terms-status"))
+        said = page.text_content("#terms-status")
+        shown_rows = [[" ".join(cell.split()) for cell in row] for row in page.evaluate(columns)]
+        found[text] = shown_rows or [why for why in REASONS if why in said]
+    assert found == expected
+
+
+def test_lines_without_the_mark_of_a_file_are_left_out(shown, tmp_path):  # noqa: F811
+    """They are no terms with another mark, which the commands would not read either."""
+    shown.page.evaluate("document.getElementById('glossary').open = true")
+    for name, text, said in (
+        ("a.tsv", "one\teins\nAcme, Inc.\n", "1 term added. Lines without a translation: 1."),
+        ("a.csv", "two;zwei\nthree;drei\nAcme, Inc.\n", "2 terms added. Lines without a translation: 1."),
+        ("b.tsv", "Acme, Inc.\n", "No terms in b.tsv: write a term and its translation in each line, with a tab"),
+    ):
+        (tmp_path / name).write_text(text)
+        shown.page.set_input_files("#open-terms", tmp_path / name)
+        shown.until(lambda said=said: shown.page.text_content("#terms-status").startswith(said))
+    assert shown.page.locator("#terms tr").count() == 3
 
 
 def test_a_term_with_a_sign_of_a_comment_is_exported_as_a_term(shown, tmp_path):  # noqa: F811

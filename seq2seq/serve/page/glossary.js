@@ -2,6 +2,7 @@
 
 import { element, kept } from "./api.js";
 import { download, textOf } from "./files.js";
+import { columnsOf } from "./glossary_rows.js";
 
 const $ = (id) => document.getElementById(id);
 const rows = () => [...$("terms").rows];
@@ -56,50 +57,24 @@ export function showStatuses(found) {
   }
 }
 
-/* The columns of each line of a glossary, as `s2s glossary` reads it: a tab between them, or a comma in a CSV file,
-   which has no options; comments, empty lines and a header are skipped. A semicolon, or the other separator, is read
-   too. */
-export function columnsOf(text, isCsv) {
-  const lines = text.split(/\r\n|\r|\n/).filter((line) => line.trim() && !line.startsWith("#"));
-  const found = lines.map((line) => columns(line, isCsv).map((cell) => cell.trim()));
-  return String(found[0]?.slice(0, 2)).toLowerCase() === "source,target" ? found.slice(1) : found;
-}
-
-function columns(line, isCsv) {
-  for (const mark of isCsv ? [",", ";", "\t"] : ["\t", ";", ","]) {
-    const found = split(line, mark);
-    if (found.length < 2) continue;
-    const [source, target, option = ""] = found;
-    return mark === "\t" ? [source, target.trim() || "=", isCsv ? "" : option] : [source, target, ""];
+/* Adds the terms of a text; says how many, or why there are none. Without a target, a line with a mark copies its term;
+   a line without a mark is left out. `isCsv` is that of a file. */
+function take(text, from, isCsv) {
+  let lines;
+  try {
+    lines = columnsOf(text, isCsv);
+  } catch (error) {
+    return told(`${from}: ${error.message}.`);
   }
-  return [line];
-}
-
-function split(line, mark) {
-  if (mark === "\t") return line.split(mark);
-  const found = [""];
-  let quoted = false;
-  for (let at = 0; at < line.length; at++) {
-    const last = found.length - 1;
-    if (quoted && line[at] === '"' && line[at + 1] === '"') found[last] += line[at++];
-    else if (line[at] === '"' && (quoted || !found[last])) quoted = !quoted;
-    else if (line[at] === mark && !quoted) found.push("");
-    else found[last] += line[at];
-  }
-  return found;
-}
-
-// Adds the terms of a text; says how many, or why there are none.
-function take(text, from, isCsv = false) {
-  const lines = columnsOf(text, isCsv), known = new Set(terms().map(String));
-  const read = lines.filter(([source, target]) => source && target), left = lines.length - read.length;
-  const wrong = read.find(([, , option]) => !["", "case"].includes(option));
+  const known = new Set(terms().map(String)), isPair = ([source, target]) => source && target !== undefined;
+  const read = lines.filter(isPair).map(([source, target, option = ""]) => [source, target || "=", option]);
+  const wrong = read.find(([, , option]) => !["", "case"].includes(option)), left = lines.length - read.length;
   const found = read.map((columns) => columns.filter(Boolean))
     .filter((columns) => !known.has(String(columns)) && known.add(String(columns)));
   if (wrong) return told(`${from}: "${wrong[2]}" of ${wrong[0]} is not an option; the only one is "case".`);
   if (!read.length) {
-    const remedy = "write a term and its translation in each line, with a tab or a comma between them";
-    return told(`No terms in ${from}: ${remedy}.`);
+    const mark = { true: "a comma or a semicolon", false: "a tab", undefined: "a tab or a comma" }[isCsv];
+    return told(`No terms in ${from}: write a term and its translation in each line, with ${mark} between them.`);
   }
   found.forEach((columns) => addTerm(...columns));
   if (found.length) update();
