@@ -19,7 +19,7 @@ from seq2seq.inference.pivot import is_direct, two_passes
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.ctranslate2 import is_ctranslate2
-from seq2seq.languages import is_same_language, languages_named
+from seq2seq.languages import is_same_language
 from seq2seq.lines import as_one_line
 from seq2seq.markup.translation import FORMATS
 from seq2seq.serve.limits import Refusal, bad
@@ -27,7 +27,7 @@ from seq2seq.serve.queue import Text
 from seq2seq.store.direction import one_direction
 from seq2seq.store.opened import Opened, fingerprint
 from seq2seq.text.alignment import KINDS
-from seq2seq.text.direction import UNNAMED, Direction
+from seq2seq.text.direction import UNNAMED, Direction, languages_meant
 from seq2seq.text.glossary import Glossary
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class ServedTranslator(ServedModel):
         """Whether the model may translate from (`source`) or to (`target`) a language; None is not named."""
         if language is None or side not in self.choices:
             return _fits(language, getattr(self, side))
-        return bool(languages_named(language, self.choices[side]))
+        return bool(languages_meant(language, self.choices[side]))
 
     def towards(self, source: str | None, target: str | None) -> "ServedTranslator":
         """Return the same model for the languages of a request, which it `has`; weights and engine are shared.
@@ -221,7 +221,7 @@ class ServedTranslator(ServedModel):
                 language = known[0]
             if language is None and "source" in self.choices:
                 raise bad(f"name the {side} language; {self.name} has {some_of(known, 10)} (GET /v1/models)", side)
-            found = languages_named(language, known) if language is not None else []
+            found = languages_meant(language, known) if language is not None else []
             if len(found) > 1:
                 raise bad(f"several languages have this name; name one of {some_of(found)}", side)
             named[side] = found[0] if found else None

@@ -13,6 +13,8 @@ from seq2seq.languages import language_code, language_name, languages_named
 
 # Languages that a message lists.
 MOST_LISTED = 250
+# Norwegian and its written forms, by code, with the languages that may stand for each.
+_NORWEGIAN = {"no": ("nb", "nn"), "nb": ("no",), "nn": ("no",)}
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,16 @@ def nearest_language(name: str, known: Sequence[str]) -> str:
     return did_you_mean(name[:50].lower(), [*known, *(language_name(one).lower() for one in known)])
 
 
+def languages_meant(name: str, known: Iterable[str]) -> list[str]:
+    """Return the names under which a model knows the language that a user names; several if it is not clear.
+
+    They are those of `languages_named`. If there are none, a written form of Norwegian is also meant by Norwegian, and
+    Norwegian by its written forms.
+    """
+    names, related = list(known), _NORWEGIAN.get(language_code(name), ())
+    return languages_named(name, names) or [one for one in names if language_code(one) in related]
+
+
 def find_language(name: str, known: Iterable[str], option: str) -> str:
     """Return the name under which a model knows a language.
 
@@ -62,17 +74,10 @@ def find_language(name: str, known: Iterable[str], option: str) -> str:
         UserError: the model does not have the language, or several languages of it have this name.
     """
     names = list(known)
-    same = languages_named(name, names) or _members(name, names)
+    same = languages_meant(name, names)
     if len(same) == 1:
         return same[0]
     if same:
         raise UserError(f"{option} {name}: the model has several such languages: {', '.join(same)}; name one of them")
     close, listed = nearest_language(name, names), some_of(names, MOST_LISTED)
     raise UserError(f"{option} {name}: not a language of the model{close}; it has {listed}")
-
-
-def _members(name: str, known: Sequence[str]) -> list[str]:
-    """Return the names of Norwegian for one of its written forms, and those of the forms for Norwegian."""
-    code = language_code(name)
-    related = {"no": ("nb", "nn"), "nb": ("no",), "nn": ("no",)}.get(code, ())
-    return [one for one in known if language_code(one) in related]

@@ -1,18 +1,23 @@
-"""The languages of LibreTranslate's API: each is listed once, under a code that leads to it and a name of its own."""
+"""The languages of LibreTranslate's API: each is listed once, under a code that leads to it and a name of its own.
+
+The names of languages mean the same in both APIs and in the commands.
+"""
 
 import asyncio
 import random
-from types import SimpleNamespace
+from itertools import product
 
 import pytest
+from support.listed import Listed
 
+from seq2seq.errors import UserError
 from seq2seq.languages import is_same_language
 from seq2seq.serve.guard import Keys
 from seq2seq.serve.libretranslate import LibreTranslate
 from seq2seq.serve.limits import Limits, Refusal
 from seq2seq.serve.models import Models
-from seq2seq.serve.served import ServedTranslator
 from seq2seq.serve.service import Service
+from seq2seq.text.direction import find_language
 
 tokenization = pytest.importorskip("transformers.models.nllb.tokenization_nllb")
 NLLB = list(tokenization.FAIRSEQ_LANGUAGE_CODES)
@@ -32,17 +37,6 @@ SERVERS = {
     "a member and its macrolanguage": [("en", "yue"), ("en", "zh"), M2M],
     "two languages with one code": [("en", "fa"), ["eng_Latn", "pes_Arab", "prs_Arab"]],
 }
-
-
-class Listed(ServedTranslator):
-    """A model that has languages and nothing else."""
-
-    def __init__(self, name, known):
-        self.name, self.unexplained = name, ""
-        source, target = known if isinstance(known, tuple) else (None, None)
-        self.description = SimpleNamespace(source_language=source, target_language=target)
-        self.choices = {} if source else {"source": known, "target": known}
-        self.directed = lambda direction: Listed(name, (direction.source, direction.target))
 
 
 def api_of(*known) -> LibreTranslate:
@@ -91,3 +85,32 @@ def test_a_name_of_several_languages_is_refused_with_their_names(known):
 def test_a_pair_that_no_model_has_is_refused_as_by_libretranslate():
     with pytest.raises(Refusal, match=r"English \(en\) is not available as a target language from German \(de\)"):
         api_of(("en", "de"))._model("de", "en")
+
+
+# The languages of models with members of macrolanguages or several forms, and names of these.
+FORMS = [
+    ["en", "no"], ["en", "nb"], ["en", "nn"], ["en", "nob_Latn", "nno_Latn"], ["en", "no", "nn"], ["en", "zh"],
+    ["en", "yue"], ["en", "zho_Hans", "zho_Hant", "yue_Hant"], ["en", "ar"], ["en", "arz"], ["en", "acm", "arb_Arab"],
+    ["en", "srp_Cyrl", "srp_Latn"], ["en", "kat"], M2M, MBART, NLLB,
+]  # fmt: skip
+NAMES = ["no", "nb", "nn", "nor", "nob_Latn", "Norwegian", "norsk", "bokmål", "zh", "yue", "cmn", "zho_Hant", "Chinese"]
+NAMES += ["ar", "arz", "arb", "Arabic", "sr", "srp_Cyrl", "xx"]
+
+
+@pytest.mark.parametrize("known", FORMS, ids=lambda known: " ".join(known[:4]))
+def test_a_name_means_the_same_in_both_apis_and_in_the_commands(known):
+    """The same language, the same languages of which one has to be named, or none."""
+    api = api_of(known)
+    sides = {"source": lambda name: (name, "en"), "target": lambda name: ("en", name)}
+    for name, side, ask in product(NAMES, sides, (api._model, api._service.models.translator)):
+        try:
+            expected = find_language(name, known, "--to")
+        except UserError as error:
+            listed = str(error).partition("several such languages: ")[2].partition(";")[0]
+            expected = f"several languages have this name; name one of {listed}" if listed else None
+        try:
+            found = getattr(ask(*sides[side](name)), side)
+        except Refusal as refusal:
+            is_unknown = "is not supported" in refusal.message or "no model translates" in refusal.message
+            found = None if is_unknown else refusal.message
+        assert found == expected, (name, side)
