@@ -3,7 +3,6 @@
 `s2s serve` reads them, and `service` gives their rows to requests.
 """
 
-import contextlib
 import functools
 import logging
 import re
@@ -111,12 +110,21 @@ class Glossaries:
 
 
 def _translators_of(name: str, models: Models) -> list[ServedTranslator]:
-    """Return the models of the direction that a name such as `en-de` contains; none if it is no direction of theirs."""
+    """Return the models of the direction that a name such as `en-de` contains; none if it is no direction of theirs.
+
+    A model in which several languages have a name is left out with a warning: it might write terms in another script.
+    """
     for sides in named_directions(name):
-        if all(map(known_language, sides)):
-            fitting = [one for one in models.translators if all(map(one.has, SIDES, sides))]
-            with contextlib.suppress(Refusal):  # a language is not clear
-                return [one.towards(*sides) for one in fitting]
+        fitting = [one for one in models.translators if all(map(one.has, SIDES, sides))]
+        if not fitting or not all(map(known_language, sides)):
+            continue
+        found = []
+        for one in fitting:
+            try:
+                found.append(one.towards(*sides))
+            except Refusal as refusal:
+                logger.warning("glossary %s does not apply to requests to %s: %s", name, one.name, refusal.message)
+        return found
     return []
 
 

@@ -36,6 +36,31 @@ def test_the_page_has_the_abilities_of_the_chosen_model(browser, folder):  # noq
         assert opened.problems == []
 
 
+def test_the_page_names_the_glossaries_that_apply_to_the_text(browser, trained_nllb, tmp_path):  # noqa: F811
+    """With Detect too, if they are of the language that was detected."""
+    (tmp_path / "a.tsv").write_text("house\tHütte\n")
+    with serving(trained_nllb, "--engine", "torch", "--glossary", f"eng-de={tmp_path / 'a.tsv'}") as served:
+        opened = Shown(browser, served.url)
+        page = opened.page
+        opened.until(lambda: page.is_visible("#more"))
+        page.click("#glossary summary")
+        english, german = "the old house is red.", "Das alte Haus ist rot, und sie liest ein Buch."
+        for source, target, text in (
+            ("auto", "deu_Latn", english), ("auto", "fra_Latn", english), ("auto", "deu_Latn", german),
+            ("eng_Latn", "deu_Latn", german), ("auto", "deu_Latn", english), ("deu_Latn", "deu_Latn", english),
+        ):  # fmt: skip
+            page.select_option("#source", source)
+            page.select_option("#target", target)
+            opened.type(text)
+            opened.rest()
+            asked = {"text": text, "source": source, "target": target, "details": ["terms"], "split": "sentences"}
+            answer = served.ask("/v1/translate", asked).json
+            applies = (answer["source"], target) == ("eng_Latn", "deu_Latn")
+            assert page.is_visible("#served-terms") is applies
+            assert bool(answer["translations"][0]["terms"]) is (applies and text == english)
+        opened.close()
+
+
 WHY = "details, glossaries and documents are not available; the server's log has the cause"
 
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.listed import Listed
 from support.reversed_folder import folder  # noqa: F401 (a fixture)
 from support.serving import quick_model, serving
 
@@ -15,11 +16,20 @@ from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.interop.m2m_settings import TOKENIZERS
 from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.limits import Limits
+from seq2seq.serve.models import Models
 from seq2seq.text.alignment import Alignment, Link, Word
+from seq2seq.text.direction import languages_meant
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.parts import cut
+
+# Names of languages, each with those of a model in which several languages have the name.
+SEVERAL = {
+    "zh": TOKENIZERS["NllbTokenizer"].codes.split(), "sr": ["en", "srp_Cyrl", "srp_Latn"],
+    "pt": ["en", "pt_BR", "pt_PT"], "no": ["eng_Latn", "nob_Latn", "nno_Latn"],
+}  # fmt: skip
 
 TEXT = "one four two"
 
@@ -109,6 +119,31 @@ def test_a_file_applies_by_default_however_it_is_spelled(spelled, tmp_path, monk
     found = Glossaries.read([spelled])
     assert found.default_names == tuple(found.named) == (Path(spelled).stem,)
     assert Glossaries.read([f"own={spelled}"]).default_names == ()
+
+
+@pytest.mark.parametrize("language", SEVERAL)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_glossary_applies_to_each_model_that_knows_its_direction(language, place, tmp_path, caplog):
+    """Wherever a model stands in which several languages have the name; the log says that it does not apply to that."""
+    several, exact = SEVERAL[language], [("en", language), ["de", "en", language]]
+    served = [
+        Listed(f"model {number}", known) for number, known in enumerate([*exact[:place], several, *exact[place:]])
+    ]
+    (tmp_path / "a.tsv").write_text("one\tsieben\n")
+    name = f"en-{language}"
+    with caplog.at_level(logging.WARNING):
+        fitting = Glossaries.read([f"{name}={tmp_path / 'a.tsv'}"]).fitting(Models(served))
+    unclear = served.pop(place)
+    assert all(fitting.of_direction(one.towards("en", language)) == [name] for one in served)
+    told = [line for line in caplog.messages if line.startswith(f"glossary {name} does not apply to requests to ")]
+    own = languages_meant(language, several)
+    assert len(own) > 1
+    words = f"{unclear.name}: several languages have this name; name one of {', '.join(own)}"
+    assert [line.endswith(words) for line in told] == [True]
+    for target in own:
+        assert fitting.of_direction(unclear.towards("en", target)) == []
+        (one,) = Glossaries.read([f"en-{target}={tmp_path / 'a.tsv'}"]).fitting(Models([unclear])).directions.values()
+        assert [direction.target for direction in one] == [target]
 
 
 def test_two_models_of_one_direction_are_chosen_by_name(tmp_path):

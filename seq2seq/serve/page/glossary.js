@@ -57,6 +57,15 @@ export function showStatuses(found) {
   }
 }
 
+// Names the glossaries of the server that apply to texts of a direction.
+export function showServedTerms(abilities, source, target) {
+  const { default_glossaries: always = [], glossaries_of_directions: known = {} } = abilities;
+  const isHere = (one) => one.source === source && one.target === target;
+  const own = [...always, ...Object.keys(known).filter((name) => known[name].some(isHere))];
+  $("served-terms").hidden = !own.length;
+  $("served-terms").textContent = `If you enter no terms, the server's own terms apply: ${own.join(", ")}.`;
+}
+
 /* Adds the terms of a text; says how many, or why there are none. Without a target, a line with a mark copies its term;
    a line without a mark is left out. `isCsv` is that of a file. */
 function take(text, from, isCsv) {

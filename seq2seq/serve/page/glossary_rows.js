@@ -48,7 +48,7 @@ function markOf(lines) {
   const even = MARKS.filter(isEven), others = even.filter((mark) => !isPunctuation(mark));
   const fitting = others.length ? others : even;
   if (fitting.length < 2) return fitting[0] ?? MARKS.reduce((most, mark) => (count(mark) > count(most) ? mark : most));
-  const shown = fitting.map((mark) => (mark === "\t" ? "a tab" : mark));
+  const shown = fitting.map((mark) => (mark === "\t" ? "a tab" : `"${mark}"`));
   throw new Error(`lines can be split by ${shown.join(" and by ")}; write a first line such as sep=${fitting.at(-1)}`);
 }
 

@@ -5,7 +5,7 @@ import { close, offer, whenClosed } from "./alternatives.js";
 import { askJson, element, kept, RETRY_SECONDS, streamed } from "./api.js";
 import { choiceOf, choose, edited, forget } from "./chosen.js";
 import { copied, download, textOf } from "./files.js";
-import { beginGlossary, showStatuses, terms } from "./glossary.js";
+import { beginGlossary, showServedTerms, showStatuses, terms } from "./glossary.js";
 import { moved, summary, translations } from "./parts.js";
 import { append, beginWords, fill, focusWord, isStale, markAt, setText } from "./words.js";
 
@@ -107,6 +107,7 @@ async function translate() {
       isWhole = part.source[1] === length;
     }
     showTerms();
+    showServed();
     sayDone();
   } catch (error) {
     if (error.name !== "AbortError") failed(error, (wait) => (timer = setTimeout(translate, wait)));
@@ -134,6 +135,9 @@ async function classify(content, signal) {
   sayDone();
 }
 
+// With Detect, the terms of the server are those of the language that was detected.
+const sourceOfText = () => (model().source === "auto" ? detected : model().source);
+const showServed = () => showServedTerms(abilities, sourceOfText(), model().target);
 const showTerms = () => showStatuses(parts.flatMap((part) => part.terms ?? []));
 
 // Says what is done last, which is what Download saves.
@@ -318,12 +322,7 @@ function turned() {
     for (const part of [$(side), ...$(side).labels]) part.hidden = !served().languages?.[side];
   $("result-title").textContent = classifies() ? "Labels" : "Translation";
   $("glossary").hidden = classifies() || !able().glossary;
-  const isHere = (one) => one.source === model().source && one.target === model().target;
-  const directed = Object.entries(abilities.glossaries_of_directions ?? {})
-    .filter(([, known]) => known.some(isHere)).map(([name]) => name);
-  const own = [...(abilities.default_glossaries ?? []), ...directed];
-  $("served-terms").hidden = !own.length;
-  $("served-terms").textContent = `If you enter no terms, the server's own terms apply: ${own.join(", ")}.`;
+  showServed();
   showFacts();
   const { name, source: from, target: to } = served();
   kept.set("languages", { name, from, to, source: $("source")?.value, target: $("target")?.value });
