@@ -38,7 +38,7 @@ _VARIATIONS = {*_characters("\ufe00-\ufe0f", "\U000e0100-\U000e01ef")}
 _ALIKE = ("'’‘ʼʹ′‚‛´‹›", '"“”„‟″«»「」『』', "-‐‑‒–—―−", ".。｡", ",、､")
 # Kinds of Unicode's compatibility forms that look like their plain form: full width, ligatures, letters of formulas.
 _KINDS = ("<wide>", "<narrow>", "<compat>", "<font>", "<noBreak>", "<initial>", "<medial>", "<final>", "<isolated>")
-_MOST_KNOWN = 20_000  # characters whose changes are remembered
+MOST_KNOWN = 20_000  # characters about which something is remembered
 
 
 def normalized(text: str) -> str:
@@ -110,6 +110,7 @@ class Normalizer:
 
     In addition to what `normalized` does, a character that the vocabulary lacks becomes its plain form if the
     vocabulary has that: full-width forms, ligatures, other quotation marks and dashes, letters and their accents apart.
+    A digit that it lacks becomes that of ASCII, which models learn in any case, from bytes if need be.
 
     Args:
         characters: the characters of the vocabulary.
@@ -118,9 +119,9 @@ class Normalizer:
 
     def __init__(self, characters: Iterable[str], rule: Callable[[str], str] = str):
         self._known = {*characters, " "}
-        self._rule = functools.lru_cache(_MOST_KNOWN)(rule)
-        self._plain = functools.lru_cache(_MOST_KNOWN)(self._plain_form)
-        self._apart = functools.lru_cache(_MOST_KNOWN)(self._in_parts)
+        self._rule = functools.lru_cache(MOST_KNOWN)(rule)
+        self._plain = functools.lru_cache(MOST_KNOWN)(self._plain_form)
+        self._apart = functools.lru_cache(MOST_KNOWN)(self._in_parts)
         # Text of these characters alone is unchanged: none of them changes, or combines with another.
         self._unchanged = {char for char in {*self._known, *_characters(" -~")} if self._stays(char)}
 
@@ -149,6 +150,8 @@ class Normalizer:
             return char
         if char in _VARIATIONS:
             return ""
+        if char.isdecimal():
+            return str(unicodedata.decimal(char))
         forms = [unicodedata.normalize("NFKC", char)] if unicodedata.decomposition(char).startswith(_KINDS) else []
         alike = "".join(alike for alike in _ALIKE if {char, *forms}.intersection(alike))
         return next((form for form in (*forms, *alike) if self._known.issuperset(form)), (alike or char)[0])

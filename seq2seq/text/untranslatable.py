@@ -9,9 +9,10 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import groupby, islice
 
-from seq2seq.text.normalization import ReadingTokenizer
+from seq2seq.text.normalization import MOST_KNOWN, ReadingTokenizer
 from seq2seq.text.scripts import has_unspaced, may_lack_spaces
 from seq2seq.text.splitting import split_sentences
 from seq2seq.text.words import Span, word_spans
@@ -40,6 +41,10 @@ _NO_WORD = re.compile(
     r"|[vV]?\d++(?>(?:\.\d++)+)[A-Za-z0-9.+-]*+|\d++x\d++"  # versions, sizes
     r"|[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+"
 )
+# Categories of Unicode whose characters have a meaning alone, as the others here do: emoji, currencies, operators,
+# fractions and exponents, Roman numerals, and characters without a name.
+_SIGNS = frozenset({"So", "Sc", "Sm", "No", "Nl", "Co", "Cn"})
+_SIGNS_AMONG_MARKS = "§¶†‡‰‱"
 # Minimum share of pieces with two letters (one in scripts without spaces) of a vocabulary of words. A model of digits
 # has fewer, and reads digits.
 _LEAST_WORDS = 0.05
@@ -72,6 +77,7 @@ class Untranslatable:
         least = math.ceil(_LEAST_WORDS * len(pieces))
         words = (piece for piece in pieces if sum(map(str.isalpha, piece)) > 1 or has_unspaced(piece))
         self._reads_words = sum(1 for _ in islice(words, least)) == least
+        self._is_foreign = lru_cache(MOST_KNOWN)(self._lacks)
 
     def __call__(self, text: str) -> bool:
         """Whether a text has no word that the model knows, or is one long run in a script with spaces."""
@@ -145,15 +151,16 @@ class Untranslatable:
 
     def _kind(self, word: str) -> str:
         signs = [char for char in word if _is_sign(char)]
-        if not signs:
-            return "neutral"
-        return "foreign" if all(map(self._is_foreign, signs)) else "known"
+        if signs and all(map(self._is_foreign, signs)):
+            return "foreign"
+        return "known" if any(map(str.isalpha, signs)) else "neutral"
 
     def _has_foreign(self, text: str) -> bool:
-        return not text.isascii() and any(_is_sign(char) and self._is_foreign(char) for char in set(text))
+        return not text.isascii() and any(map(self._is_foreign, set(text)))
 
-    def _is_foreign(self, char: str) -> bool:
-        read = self._normalizer(char)
+    def _lacks(self, char: str) -> bool:
+        """Whether a character has a meaning alone as it is read, and the vocabulary lacks it."""
+        read = list(filter(_is_sign, self._normalizer(char)))
         return bool(read) and not any(map(self._normalizer.knows, read))
 
 
@@ -171,8 +178,12 @@ def _runs(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_sign(char: str) -> bool:
-    """Whether a character has a meaning alone: a letter, or a sign such as an emoji."""
-    return char.isalpha() or (char > "\xbf" and unicodedata.category(char) in ("So", "Co", "Cn"))
+    """Whether a character has a meaning alone: a letter, or a sign such as an emoji, a currency or an exponent.
+
+    Signs in ASCII do not count: models learn those that their vocabulary lacks from bytes, and may say them in words.
+    Other decimal digits are read as ASCII.
+    """
+    return char.isalpha() or (char > "\x7f" and (unicodedata.category(char) in _SIGNS or char in _SIGNS_AMONG_MARKS))
 
 
 def _opens(char: str) -> bool:

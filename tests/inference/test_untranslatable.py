@@ -33,6 +33,7 @@ NO_LANGUAGE = [
     "שלום", "안녕하세요", "ราม", "Ωμέγα 5", "Привет: https://example.org 12:30",
 ]  # fmt: skip
 LANGUAGE = ["the", "a", "home", "two men.", "5 dogs", "a 3 dog", "the park: 12:30", "no one 2024", "where?"]
+SIGNS = "€₹£¢≥×±¬∑→½²①〇ↂ𝋠°©№☃😀§‰†"
 FORMS = ("html", "xml", "markdown", "plain")
 
 
@@ -136,10 +137,32 @@ def test_foreign_words_at_the_ends_of_sentences_are_copied(translators, aligner,
     assert [part.source for part in details] == [part.source for part in one.parts]
 
 
-def test_foreign_words_within_a_sentence_are_kept_or_flagged(translators):
-    (one,) = translators["torch"].translate(["the dog 你好 runs in the park"])
-    assert ("你好" in one.text) != (LOST in one.flags)
-    assert VERBATIM not in one.flags
+@pytest.mark.parametrize("sign", ["你好", *SIGNS])
+def test_foreign_words_and_signs_are_kept_or_flagged(translators, sign):
+    """Signs of any kind that have a meaning alone are copied at the ends of a sentence."""
+    lines = [f"the dog {sign} runs in the park", f"{sign} the dog runs", f"the dog runs {sign}", f"the dog 5{sign}."]
+    within, *ends = translators["torch"].translate(lines)
+    assert (sign in within.text) != (LOST in within.flags)
+    assert VERBATIM not in within.flags
+    for line, one in zip(lines[1:], ends, strict=True):
+        assert (sign in one.text, VERBATIM in one.flags, LOST in one.flags) == (True, True, False), line
+
+
+@pytest.mark.parametrize("mark", [*"“”‘’«»„‚…–—−¿¡·•、。", "٣", "१२", "５", "\u00ad", "\u200b", "\xa0"])
+def test_marks_are_not_flagged_and_digits_are_read(translators, mark):
+    """Languages write other marks, and the digits of all scripts are read as those of ASCII."""
+    lines = [f"{before}the dog{mark} runs{after}" for before, after in (("", ""), (mark, ""), ("", mark))]
+    for one in translators["torch"].translate(lines):
+        assert not {LOST, VERBATIM, SPLIT} & set(one.flags)
+
+
+def test_a_sign_that_the_vocabulary_has_is_no_word():
+    """A foreign word next to it is still at the end of its sentence."""
+    tokenizer = Tokenizer.train(["the dog costs € 5 ☃ no"] * 20, TokenizerConfig(vocab_size=280), seed=1)
+    copies = Untranslatable(tokenizer)
+    for sign in "€☃":
+        assert not copies.foreign_words(f"the dog {sign} no")
+        assert copies.stretches(f"the dog 你好 {sign}") == [("the dog ", False), (f"你好 {sign}", True)]
 
 
 @settings(max_examples=60, deadline=None)

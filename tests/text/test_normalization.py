@@ -1,5 +1,6 @@
 """What looks the same is read the same, and spans are those of the text as it was given."""
 
+import sys
 import time
 import unicodedata
 
@@ -82,6 +83,14 @@ def test_what_differs_is_kept_apart(tokenizer):
     quoting = Tokenizer.train(["“It’s” – ﬁne … ！ '\"-.fi!"] * 9, TokenizerConfig(vocab_size=290), seed=1)
     for text in ("“It’s”", "– ﬁne", "…", "！"):
         assert quoting.normalizer(text) == text
+
+
+def test_digits_of_all_scripts_are_read_as_those_of_ascii_that_the_vocabulary_has(tokenizer):
+    digits = [char for char in map(chr, range(sys.maxunicode + 1)) if char.isdecimal()]
+    assert len(digits) > 600
+    for form in (tokenizer.normalizer, Normalizer("abc")):
+        assert [form(f"a {digit} b") for digit in digits] == [f"a {unicodedata.decimal(digit)} b" for digit in digits]
+    assert Normalizer("٣0123")("٣٤२²") == "٣42²"
 
 
 def test_a_letter_that_the_tokenizer_makes_small_is_known():
