@@ -76,7 +76,8 @@ class Segment:
 
 @dataclass(frozen=True)
 class Document:
-    """Skeleton and segments of a text; `join(document, [None] * len(document.segments))` equals the text."""
+    """Skeleton and segments of a text; `join(document, [None] * len(document.segments))` equals the text, except for
+    the languages in its tags."""
 
     template: Template
     segments: tuple[Segment, ...]

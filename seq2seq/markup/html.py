@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Literal
 
 from seq2seq.errors import DataError
+from seq2seq.markup.attributes import UNKNOWN_LANGUAGES, LanguagePair
 from seq2seq.markup.document import Document
 from seq2seq.markup.segments import Builder
 from seq2seq.markup.tags import EMPTY, Lexeme, build, closes_itself, escape_text
@@ -28,9 +29,8 @@ _PICTURES = frozenset({"svg", "math"})
 _ESCAPABLE = frozenset({"title", "textarea"})
 
 
-def segments(text: str, source: str = "") -> Document:
-    """Return the segments of a page, or of a part of a page; elements in another language than the source are copied,
-    if that is given.
+def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES) -> Document:
+    """Return the segments of a page, or of a part of a page.
 
     Raises:
         DataError: it declares another encoding than UTF-8; the translation is written in UTF-8.
@@ -39,7 +39,7 @@ def segments(text: str, source: str = "") -> Document:
     if charset and charset[1].lower() not in ("utf-8", "utf8", "unicode-1-1-utf-8"):
         raise DataError(f"HTML in {charset[1]}; convert it to UTF-8, and its <meta charset> too")
     builder = Builder(escape_text)
-    read(builder, text, source)
+    read(builder, text, languages)
     return builder.finish()
 
 
@@ -49,9 +49,9 @@ def beginning(text: str, length: int) -> str:
     return text[: next((end for end in ends if end >= length), len(text))]
 
 
-def read(builder: Builder, text: str, source: str = "") -> None:
+def read(builder: Builder, text: str, languages: LanguagePair = UNKNOWN_LANGUAGES) -> None:
     """Give a part of a page to a builder."""
-    build(builder, lexemes(text), is_html=True, source=source)
+    build(builder, lexemes(text), is_html=True, languages=languages)
 
 
 def lexemes(text: str) -> list[Lexeme]:

@@ -17,6 +17,7 @@ from markdown_it.common.utils import normalizeReference
 from markdown_it.token import Token
 
 from seq2seq.errors import DataError
+from seq2seq.markup.attributes import UNKNOWN_LANGUAGES, LanguagePair
 from seq2seq.markup.document import Document, Escape, Template
 from seq2seq.markup.html import lexemes
 from seq2seq.markup.html import read as read_html
@@ -54,7 +55,7 @@ def beginning(text: str, length: int) -> str:
     return text[: end.end()] if end else text
 
 
-def segments(text: str) -> Document:
+def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES) -> Document:
     """Return the segments of a document.
 
     Raises:
@@ -80,7 +81,7 @@ def segments(text: str) -> Document:
             begin, end = lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)]
             if begin >= done:
                 builder.cut((body[done:begin],))
-                _read_lines(builder, token, body[begin:end])
+                _read_lines(builder, token, body[begin:end], languages)
                 done = end
         elif is_inline and (places := _places(token, shown, lines, done, in_table)):
             builder.cut((body[done : places[0]],))
@@ -88,17 +89,17 @@ def segments(text: str) -> Document:
             own = partial(escape, in_table=in_table, in_heading=in_heading, labels=labels)
             written = zip(token.content, places, strict=False)
             content = "".join("\0" if body[place] == "\0" else char for char, place in written)
-            _Block(builder, content, body, places, environment, own).read()
+            _Block(builder, content, body, places, environment, own, languages).read()
             done = places[-1]
     builder.cut((body[done:],))
     return builder.finish()
 
 
-def _read_lines(builder: Builder, token: Token, raw: str) -> None:
+def _read_lines(builder: Builder, token: Token, raw: str, languages: LanguagePair) -> None:
     """Give lines that are a token without text to the builder."""
     match token.type:
         case "html_block":
-            builder.insert(escape_text, lambda inner: read_html(inner, raw))
+            builder.insert(escape_text, lambda inner: read_html(inner, raw, languages))
         case "definition":
             builder.cut(_with_title(builder, raw, escape, token.meta["title"]))
         case _:
@@ -197,10 +198,12 @@ class _Block:
         places: list[int],
         environment: dict[str, Any],
         escape: Escape,
+        languages: LanguagePair,
     ):
         self._builder, self._content, self._escape = builder, content, escape
         self._body, self._places = body, places
-        self._environment, self._marks = environment, inline_marks(content, environment)
+        self._environment, self._languages = environment, languages
+        self._marks = inline_marks(content, environment, languages)
         self._is_title = False  # whether the line is a title, or has no text
 
     def read(self) -> None:
@@ -272,8 +275,9 @@ class _Block:
             self._builder.add(Item("point", (raw,)))
             return
         is_written = tag.kind != "close" and raw == tag.raw
-        texts = partial(build, lexemes=[tag], is_html=True)
-        template = self._builder.part(Builder(escape_text), texts) if is_written else (raw,)
+        texts = partial(build, lexemes=[tag], is_html=True, languages=self._languages)
+        changed = (self._languages.relabelled(raw),)
+        template = self._builder.part(Builder(escape_text), texts) if is_written else changed
         if tag.kind == "empty":
             self._builder.add(Item("point", template, separates=tag.name in SEPARATING))
             return
@@ -300,7 +304,10 @@ class _Block:
         block = partial(_Block, content=content, body=self._body, places=places)
         inner = Builder(self._escape, holds=partial(_holds, self._environment))
         text = self._builder.part(
-            inner, lambda inner: block(inner, environment=self._environment, escape=self._escape).read()
+            inner,
+            lambda inner: block(
+                inner, environment=self._environment, escape=self._escape, languages=self._languages
+            ).read(),
         )
         return (self._raw(mark.begin, begin), *text, self._raw(end, mark.end))
 
@@ -315,16 +322,18 @@ def _unescaped(raw: str) -> str:
     return raw[1:] if raw.startswith("\\") else unescape(raw)
 
 
-def _holds(environment: dict[str, Any], raw: str, output: Template) -> bool:
+def _holds(environment: dict[str, Any], source: Template, output: Template) -> bool:
     """Whether an output has the markup of its source, and all signs of emphasis in it are read as emphasis, which may
     be repeated or missing. An element such as <div> at the beginning of a line would end the paragraph."""
-    written = "".join(map(str, output))
+    raw, written = ("".join(map(str, template)) for template in (source, output))
     if _has_html_block(written) and not _has_html_block(raw):
         return False
     before, now = (_kinds(text, environment) for text in (raw, written))
-    signs = Counter(_SIGNS[part] for part in output if part in _SIGNS)  # text has escapes, so it equals no sign
-    read = Counter({kind: now[kind] for kind in signs | now if kind in _KINDS})
-    return read == signs and all(now[kind] == before[kind] for kind in (now | before).keys() - _KINDS)
+    # Text has escapes, so it equals no sign. Elements in another language are one part, but their signs are read here.
+    given, signs = (Counter(_SIGNS[part] for part in template if part in _SIGNS) for template in (source, output))
+    copied = Counter({kind: before[kind] for kind in _KINDS}) - given
+    read = Counter({kind: now[kind] for kind in _KINDS})
+    return read == signs + copied and all(now[kind] == before[kind] for kind in (now | before).keys() - _KINDS)
 
 
 def _has_html_block(text: str) -> bool:

@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt, rules_inline
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from seq2seq.markup.attributes import UNKNOWN_LANGUAGES, LanguagePair
 from seq2seq.markup.html import lexemes
 from seq2seq.markup.markdown_extensions import ATTRIBUTES, EXTENSION_BEGINS, add_extensions, extension
 from seq2seq.markup.tags import copied, ends
@@ -39,7 +40,7 @@ class Mark(NamedTuple):
     """End without the attribute list."""
 
 
-def inline_marks(content: str, environment: dict[str, Any]) -> list[Mark]:
+def inline_marks(content: str, environment: dict[str, Any], languages: LanguagePair = UNKNOWN_LANGUAGES) -> list[Mark]:
     """Return the markup in the text of a block, in order; images and elements that are copied include the markup in
     them, and a mark includes the attribute list after it."""
     state_environment = {**environment, "marks": []}
@@ -51,7 +52,8 @@ def inline_marks(content: str, environment: dict[str, Any]) -> list[Mark]:
         if token.type not in ("text", "text_special"):
             found.append(Mark(begin, end, token, end))
     kept: list[Mark] = []
-    for mark in _with_elements(content, sorted(found, key=lambda mark: (mark.begin, -mark.end))):
+    in_order = sorted(found, key=lambda mark: (mark.begin, -mark.end))
+    for mark in _with_elements(content, in_order, languages):
         last = kept[-1] if kept else None
         if last and mark.token.type == "attributes" and mark.begin == last.end and last.token.nesting <= 0:
             kept[-1] = last._replace(end=mark.end)
@@ -60,14 +62,14 @@ def inline_marks(content: str, environment: dict[str, Any]) -> list[Mark]:
     return kept
 
 
-def _with_elements(content: str, marks: list[Mark]) -> Iterator[Mark]:
+def _with_elements(content: str, marks: list[Mark], languages: LanguagePair) -> Iterator[Mark]:
     """Yield the marks, with one for each element of HTML that is copied in place of its start tag."""
     tags = {index: lexemes(content[mark.begin : mark.end]) for index, mark in enumerate(marks) if _is_tag(mark)}
     places = [index for index, found in tags.items() if len(found) == 1]
     partner = ends([tags[index][0] for index in places])
     last = {places[begin]: places[end] for begin, end in partner.items()}
     for index, mark in enumerate(marks):
-        if index in last and (role := copied(tags[index][0], is_html=True, source="")):
+        if index in last and (role := copied(tags[index][0], is_html=True, languages=languages)):
             mark.token.type = _COPIED[role]
             end = marks[last[index]].end
             yield mark._replace(end=end, own_end=end)

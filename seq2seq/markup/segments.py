@@ -109,7 +109,7 @@ class Builder:
         self,
         escape: Escape,
         opening: Escape = str,
-        holds: Callable[[str, Template], bool] | None = None,
+        holds: Callable[[Template, Template], bool] | None = None,
     ):
         self.escape, self._opening, self._holds = escape, opening, holds
         self._template: list[str | int] = []
@@ -175,7 +175,7 @@ class Builder:
         if all(isinstance(part, str) and not part.strip(SPACE) for part in before):
             segment = replace(segment, opening=self._opening)
         if self._holds is not None and segment.nodes:
-            segment = replace(segment, holds=partial(self._holds, "".join(map(str, segment.raw))))
+            segment = replace(segment, holds=partial(self._holds, segment.raw))
         yield from before
         yield len(self._segments)
         self._segments.append(segment)

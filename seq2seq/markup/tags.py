@@ -6,11 +6,11 @@
 import html
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Literal
 
-from seq2seq.languages import known_language
+from seq2seq.markup.attributes import ATTRIBUTE, UNKNOWN_LANGUAGES, LanguagePair, attributes, is_protected, unescape
 from seq2seq.markup.document import Escape, Template
 from seq2seq.markup.segments import SPACE, Builder, Item, text_item
 from seq2seq.text.untranslatable import lacks_letters
@@ -67,8 +67,6 @@ LISTS = _names("ul ol menu dir dl table select datalist")  # within them, such t
 EMPTY = _names("area base br col embed hr img input link meta param source track wbr")
 # The last is white space that is content, in XML.
 SEPARATING = frozenset({"br", "img", "input", "embed", "hr", " "})
-# Languages whose texts are also marked as each other.
-ALIKE = (_names("no nb nn"), _names("sh sr hr bs"), _names("id ms"))
 TEXT_ATTRIBUTES = frozenset({"title", "alt", "placeholder", "aria-label", "aria-description"})
 DESCRIPTIONS = frozenset({"description", "og:title", "og:description", "twitter:title", "twitter:description"})
 LABELLED = frozenset({"optgroup", "option", "track"})
@@ -77,11 +75,6 @@ BUTTONS = frozenset({"submit", "button", "reset"})
 ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
 LINE_END = r"(?:&#(?:0*1[03]|x0*[aAdD]);)+"  # character references, which are content where line ends are not
 LINE_ENDS = re.compile(rf"({LINE_END}|\r\n?|\n)")
-MOST_DIGITS = 8  # of a numeric entity; code points have at most 7
-_DECIMAL = re.compile(r"&#([0-9]+)")
-ATTRIBUTE = re.compile(r"""(?<![^\s/>="'])([^\s/>="']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++))""")
-
-
 _NOT_BARE = re.compile("[\t\n\f\r =`]")
 _VALUE_AT_END = re.compile(r"=\s*+[^\s\"'=<>`][^\s\"'>]*+>$")
 
@@ -117,24 +110,12 @@ def escape_bare(text: str) -> str:
     return _NOT_BARE.sub(lambda match: f"&#{ord(match.group())};", escape_attribute(text))
 
 
-def unescape(text: str) -> str:
-    """Return text with its entities as plain text; a number that is not a character becomes U+FFFD, as in browsers."""
-    return html.unescape(_DECIMAL.sub(lambda match: f"&#{match[1].lstrip('0')[:MOST_DIGITS] or 0}", text))
-
-
-def attributes(tag: str) -> dict[str, str]:
-    """Return the attributes of a raw tag by their names in lower case, unescaped; the first of equal names counts."""
-    found: dict[str, str] = {}
-    for match in ATTRIBUTE.finditer(tag):
-        value = next((value for value in match.groups()[1:] if value is not None), "")
-        found.setdefault(match[1].lower(), unescape(value))
-    return found
-
-
-def build(builder: Builder, lexemes: Sequence[Lexeme], is_html: bool, source: str = "") -> None:
+def build(
+    builder: Builder, lexemes: Sequence[Lexeme], is_html: bool, languages: LanguagePair = UNKNOWN_LANGUAGES
+) -> None:
     """Give lexemes to a builder; in HTML, attributes that contain text become segments. Elements in another language
-    than the source are copied, if that is given."""
-    _Reader(builder, lexemes, is_html, source).read()
+    than the source are copied, and tags with the source language get the target language."""
+    _Reader(builder, lexemes, is_html, languages).read()
 
 
 class Elements:
@@ -172,9 +153,11 @@ class Elements:
 class _Reader:
     """Reader of lexemes, which gives their items to a builder."""
 
-    def __init__(self, builder: Builder, lexemes: Sequence[Lexeme], is_html: bool, source: str, is_note: bool = False):
+    def __init__(
+        self, builder: Builder, lexemes: Sequence[Lexeme], is_html: bool, languages: LanguagePair, is_note: bool = False
+    ):
         self._builder, self._lexemes, self._is_html = builder, lexemes, is_html
-        self._source, self._is_note = source, is_note
+        self._languages, self._is_note = languages, is_note
         self._elements = Elements(lexemes, is_html)
 
     def read(self) -> None:
@@ -195,7 +178,7 @@ class _Reader:
             )  # browsers ignore it, except </p>, which is an empty paragraph
         elif lexeme.kind == "close":
             self._put_tag(lexeme, (lexeme.raw,))
-        elif how := copied(lexeme, self._is_html, self._source):
+        elif how := copied(lexeme, self._is_html, self._languages):
             after = self._elements.after(index)
             raw = "".join(lexeme.raw for lexeme in self._lexemes[index:after])
             if how == "block":
@@ -210,20 +193,21 @@ class _Reader:
         elif (end := self._note_end(index)) is not None:
             inner = self._lexemes[index + 1 : end]
             note = Builder(builder.escape)
-            text = builder.part(note, lambda own: _Reader(own, inner, False, self._source, is_note=True).read())
-            raw_note = (lexeme.raw, *text, self._lexemes[end].raw)
+            text = builder.part(note, lambda own: _Reader(own, inner, False, self._languages, is_note=True).read())
+            raw_note = (*self._raw(lexeme), *text, self._lexemes[end].raw)
             builder.add(Item("point", raw_note, name=lexeme.name, clings=True))
             return end + 1
         elif lexeme.name == "br" and self._ends_line(index):
-            builder.cut((lexeme.raw,))
+            builder.cut(self._raw(lexeme))
         else:
             self._put_tag(lexeme, self._raw(lexeme))
         return index + 1
 
     def _raw(self, lexeme: Lexeme) -> Template:
-        """Return a lexeme as a template, in which the texts of a tag's attributes are segments."""
-        is_tag = self._is_html and lexeme.kind in ("open", "empty")
-        return self._with_texts(lexeme) if is_tag else (lexeme.raw,)
+        """Return a lexeme as a template; in a tag of HTML, the texts of attributes are segments."""
+        is_translated = self._is_html and lexeme.kind in ("open", "empty") and not _is_kept(lexeme, self._languages)
+        changed = replace(lexeme, raw=relabelled(lexeme, self._languages))
+        return self._with_texts(changed) if is_translated else (changed.raw,)
 
     def _mark_end(self, index: int) -> int | None:
         """Return the end tag of a superscript that is copied; None for other lexemes.
@@ -271,8 +255,6 @@ class _Reader:
 
     def _with_texts(self, lexeme: Lexeme) -> Template:
         """Return a tag whose attributes with text are segments."""
-        if _is_protected(lexeme.raw):
-            return (lexeme.raw,)
         names = set(TEXT_ATTRIBUTES)
         if lexeme.name in LABELLED:
             names.add("label")
@@ -331,11 +313,11 @@ def root_of(lexemes: Sequence[Lexeme]) -> int:
     return next((index for index, lexeme in enumerate(lexemes) if lexeme.kind == "open"), -1)
 
 
-def copied(lexeme: Lexeme, is_html: bool, source: str) -> Literal["block", "point", "word", ""]:
+def copied(lexeme: Lexeme, is_html: bool, languages: LanguagePair) -> Literal["block", "point", "word", ""]:
     """Return the role of an element that is not translated; empty for elements that are translated.
 
-    An element in another language than the source is not translated, if that is given. The language of a whole page
-    does not count, because it is often wrong.
+    An element in another language than the source is not translated. The language of a whole page does not count,
+    because it is often wrong.
     """
     if lexeme.kind != "open":
         return ""
@@ -347,24 +329,18 @@ def copied(lexeme: Lexeme, is_html: bool, source: str) -> Literal["block", "poin
             return "point"
         if name in COPIED_WORDS:
             return "word"
-    if not _is_protected(lexeme.raw) and not (name not in ("html", "body") and _is_foreign(lexeme.raw, source)):
+    if not _is_kept(lexeme, languages):
         return ""
     return "block" if name in BLOCKS else "word"
 
 
-def _is_protected(tag: str) -> bool:
-    """Whether the attributes of a tag exclude its content from translation."""
-    if "translat" not in tag.lower():
-        return False
-    values = attributes(tag)
-    is_kept = "no" in (values.get("translate", "").lower(), values.get("its:translate", "").lower())
-    return is_kept or values.get("translatable") == "false" or "notranslate" in values.get("class", "").split()
+def relabelled(lexeme: Lexeme, languages: LanguagePair) -> str:
+    """Return a raw lexeme; a tag of a translated element with the source language gets the target language."""
+    is_tag = lexeme.kind in ("open", "empty")
+    return languages.relabelled(lexeme.raw) if is_tag and not _is_kept(lexeme, languages) else lexeme.raw
 
 
-def _is_foreign(tag: str, source: str) -> bool:
-    """Whether a tag says that its content is in a known language other than the source."""
-    if not source or "lang" not in tag.lower():
-        return False
-    values = attributes(tag)
-    both = {known_language(values.get("xml:lang") or values.get("lang")), known_language(source)}
-    return None not in both and len(both) == 2 and not any(both <= alike for alike in ALIKE)
+def _is_kept(lexeme: Lexeme, languages: LanguagePair) -> bool:
+    """Whether the attributes of a tag exclude its texts from translation."""
+    is_page = lexeme.name.lower() in ("html", "body")
+    return is_protected(lexeme.raw) or (not is_page and languages.is_other(lexeme.raw))

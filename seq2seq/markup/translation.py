@@ -15,10 +15,10 @@ from itertools import accumulate, chain, pairwise
 
 from seq2seq.errors import DataError
 from seq2seq.markup import html, markdown, plain, xml
+from seq2seq.markup.attributes import UNKNOWN_LANGUAGES, LanguagePair
 from seq2seq.markup.document import OBJECT, Document, Segment, Template
 from seq2seq.markup.document import join as join_document
 from seq2seq.markup.placeholders import CLASSES, MOST, PlaceholderClass, choose, find
-from seq2seq.markup.relabel import relabelled
 from seq2seq.markup.render import Answer, written
 from seq2seq.text.alignment import Alignment, Link, Term, Word, copied
 from seq2seq.text.parts import Part, bounded_sentences, join, stripped
@@ -87,19 +87,15 @@ def translate_documents(
     Raises:
         BadDocument: a document is not of the format (`html.segments`, `xml.segments`).
     """
-    documents = list(_read(texts, form, languages[0] if languages else ""))
+    documents = list(_read(texts, form, LanguagePair(*languages) if languages else UNKNOWN_LANGUAGES))
     segments = [segment for document in documents for segment in document.segments]
     answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable, longest)
     outputs = iter([_rendered(segment, *answer) for segment, answer in zip(segments, answers, strict=True)])
-    joined = [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
-    if form in ("markdown", "plain") or languages is None:
-        return joined
-    read = html.lexemes if form == "html" else xml.lexemes
-    return [replace(marked, text=relabelled(read(marked.text), form == "html", *languages)) for marked in joined]
+    return [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
 
 
-def _read(texts: Sequence[str], form: str, source: str) -> Iterator[Document]:
-    read = partial(FORMATS[form], source=source) if form in ("html", "xml") else FORMATS[form]
+def _read(texts: Sequence[str], form: str, languages: LanguagePair) -> Iterator[Document]:
+    read = FORMATS[form] if form == "plain" else partial(FORMATS[form], languages=languages)
     for index, text in enumerate(texts):
         try:
             yield read(text)

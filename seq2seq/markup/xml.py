@@ -11,19 +11,19 @@ from xml.parsers import expat
 
 from seq2seq.errors import DataError
 from seq2seq.markup import html
+from seq2seq.markup.attributes import UNKNOWN_LANGUAGES, LanguagePair, attributes, unescape
 from seq2seq.markup.document import Document
 from seq2seq.markup.segments import SPACE, Builder, Item, text_item
 from seq2seq.markup.tags import (
     LINE_END,
     LINE_ENDS,
     Lexeme,
-    attributes,
     build,
     copied,
     ends,
     escape_text,
+    relabelled,
     root_of,
-    unescape,
 )
 from seq2seq.text.forms import QT_TS, TMX, XLIFF
 
@@ -51,9 +51,8 @@ _ESCAPED = re.compile("[&<>\"']")
 _HAS_TAGS = re.compile(r"</?[A-Za-z]|&#?\w+;")
 
 
-def segments(text: str, source: str = "") -> Document:
-    """Return the segments of a document, or of a part of a document: text and any number of elements. Those in another
-    language than the source are copied, if that is given.
+def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES) -> Document:
+    """Return the segments of a document, or of a part of a document: text and any number of elements.
 
     Raises:
         DataError: it is not well-formed (with line and column), not in UTF-8, or declares entities.
@@ -70,15 +69,19 @@ def segments(text: str, source: str = "") -> Document:
             waiting.append(found[index])
             index += 1
             continue
-        _insert_content(builder, waiting, source)
+        _insert_content(builder, waiting, languages)
         waiting = []
-        end = closing.get(index, index) if copied(found[index], False, "" if index == root else source) else index
-        if found[index].kind == "literal":
-            _insert_cdata(builder, found[index], source)
-        else:
+        lexeme = found[index]
+        is_copied = copied(lexeme, False, UNKNOWN_LANGUAGES if index == root else languages)
+        end = closing.get(index, index) if is_copied else index
+        if lexeme.kind == "literal":
+            _insert_cdata(builder, lexeme, languages)
+        elif is_copied:
             builder.cut(tuple(lexeme.raw for lexeme in found[index : end + 1]))
+        else:
+            builder.cut((relabelled(lexeme, languages),))
         index = end + 1
-    _insert_content(builder, waiting, source)
+    _insert_content(builder, waiting, languages)
     return builder.finish()
 
 
@@ -163,24 +166,24 @@ def _inside_text(lexemes: Sequence[Lexeme]) -> list[bool]:
     return inside
 
 
-def _insert_content(builder: Builder, content: Sequence[Lexeme], source: str) -> None:
+def _insert_content(builder: Builder, content: Sequence[Lexeme], languages: LanguagePair) -> None:
     """Add the content of an element; text alone may be HTML with escaped tags, as in feeds and strings of programs."""
     raw = "".join(lexeme.raw for lexeme in content)
     inner = unescape(raw) if "&" in raw and all(lexeme.kind == "text" for lexeme in content) else ""
     escapes = {"&": "&amp;", "<": "&lt;"} | {unescape(said): said for said in _ESCAPES if said in raw}
     outer = partial(_ESCAPED.sub, lambda match: escapes.get(match.group(), match.group()))
     if _IS_HTML.search(inner) and outer(inner) == raw:
-        builder.insert(_as_text, lambda within: html.read(within, inner, source), outer)
+        builder.insert(_as_text, lambda within: html.read(within, inner, languages), outer)
     else:
-        build(builder, content, is_html=False, source=source)
+        build(builder, content, is_html=False, languages=languages)
 
 
-def _insert_cdata(builder: Builder, section: Lexeme, source: str) -> None:
+def _insert_cdata(builder: Builder, section: Lexeme, languages: LanguagePair) -> None:
     """Add a CDATA section that is all the text of its element; it may contain HTML, as in feeds."""
     inner = section.raw[len(_CDATA_BEGIN) : -len(_CDATA_END)]
     builder.cut((_CDATA_BEGIN,))
     if _HAS_TAGS.search(inner):
-        html.read(builder, inner, source)
+        html.read(builder, inner, languages)
         builder.cut((_CDATA_END,))
         return
     for part in re.split(rf"(\r\n?|\n|{_WIDE.pattern})", inner) if section.name == KEEPS_LINES else [inner]:
