@@ -17,6 +17,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.lines import checked_texts
 from seq2seq.markup import translation as markup
 from seq2seq.markup.placeholders import CLASSES, PlaceholderClass
+from seq2seq.markup.protected import IsTerm, no_term
 from seq2seq.markup.render import Answer
 from seq2seq.text.alignment import Alignment
 
@@ -41,6 +42,7 @@ def translate_documents(
     is_untranslatable: Callable[[str], bool],
     statuses: Counter[str] | None = None,
     longest: int = sys.maxsize,
+    is_term: IsTerm = no_term,
 ) -> list[Translation]:
     """Translate each document of a format independently.
 
@@ -52,6 +54,7 @@ def translate_documents(
         is_untranslatable: function that returns whether a line is copied.
         statuses: the numbers of terms by status, to which those of the documents are added.
         longest: number of characters above which a sentence is cut.
+        is_term: function that returns whether an address, a mention or a code is a term, and so not copied.
 
     Raises:
         DataError: a document is not in the format.
@@ -72,7 +75,7 @@ def translate_documents(
 
     texts = checked_texts(texts, "translate")
     named = (languages[0], languages[1]) if languages[0] else None
-    answers = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named, longest)
+    answers = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named, longest, is_term)
     if statuses is not None:
         statuses.update(chain.from_iterable(answer.terms for answer in answers))
     return [

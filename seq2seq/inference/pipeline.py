@@ -90,6 +90,10 @@ class Pipeline:
         """Whether a text is copied, because it is not language (`text.untranslatable`) and contains no term."""
         return self.translator.is_untranslatable(text) and not (self.glossary and self.glossary.matches(text))
 
+    def is_term(self, text: str) -> bool:
+        """Whether a text, such as an address, is a term with another translation than itself."""
+        return self.glossary is not None and self.glossary.is_term(text)
+
     def translate(
         self,
         texts: Sequence[str],
@@ -121,7 +125,8 @@ class Pipeline:
                 raise UserError("documents have no details and no prefixes; leave them out, or translate lines")
             from seq2seq.inference.documents import translate_documents
 
-            return translate_documents(texts, form, self._aligned, self.aligner, self.is_untranslatable, self.statuses)
+            functions = self._aligned, self.aligner, self.is_untranslatable
+            return translate_documents(texts, form, *functions, self.statuses, is_term=self.is_term)
         return finish(self._work(texts, prefixes, first_line, details))
 
     def _work(

@@ -12,6 +12,7 @@ from typing import Literal
 from seq2seq.errors import DataError
 from seq2seq.markup.attributes import UNKNOWN_LANGUAGES, LanguagePair
 from seq2seq.markup.document import Document
+from seq2seq.markup.protected import IsTerm, no_term
 from seq2seq.markup.segments import Builder
 from seq2seq.markup.tags import EMPTY, Lexeme, build, closes_itself, escape_text
 
@@ -29,7 +30,7 @@ _PICTURES = frozenset({"svg", "math"})
 _ESCAPABLE = frozenset({"title", "textarea"})
 
 
-def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES) -> Document:
+def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES, is_term: IsTerm = no_term) -> Document:
     """Return the segments of a page, or of a part of a page.
 
     Raises:
@@ -38,7 +39,7 @@ def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES) -> Document
     charset = _CHARSET.search("".join(lexeme.raw for lexeme in lexemes(text[:_HEAD]) if lexeme.name == "meta"))
     if charset and charset[1].lower() not in ("utf-8", "utf8", "unicode-1-1-utf-8"):
         raise DataError(f"HTML in {charset[1]}; convert it to UTF-8, and its <meta charset> too")
-    builder = Builder(escape_text)
+    builder = Builder(escape_text, is_term=is_term)
     read(builder, text, languages)
     return builder.finish()
 

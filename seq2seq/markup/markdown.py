@@ -23,6 +23,7 @@ from seq2seq.markup.html import lexemes
 from seq2seq.markup.html import read as read_html
 from seq2seq.markup.markdown_extensions import FRONT_MATTER, begins_maths
 from seq2seq.markup.markdown_parser import LONGEST_NESTING, Mark, inline_marks, parser
+from seq2seq.markup.protected import IsTerm, no_term
 from seq2seq.markup.segments import Builder, Item, text_item
 from seq2seq.markup.tags import SEPARATING, build, escape_text, may_repeat
 
@@ -55,14 +56,14 @@ def beginning(text: str, length: int) -> str:
     return text[: end.end()] if end else text
 
 
-def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES) -> Document:
+def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES, is_term: IsTerm = no_term) -> Document:
     """Return the segments of a document.
 
     Raises:
         DataError: quotes and lists are nested more deeply than LONGEST_NESTING.
     """
     environment: dict[str, Any] = {}
-    builder = Builder(escape, opening=block_start, holds=partial(_holds, environment))
+    builder = Builder(escape, opening=block_start, holds=partial(_holds, environment), is_term=is_term)
     front = FRONT_MATTER.match(text)
     position = front.end() if front else int(text.startswith("\ufeff"))
     body = text[position:]

@@ -4,6 +4,7 @@ messages such as `%d files in {folder}`."""
 import re
 
 from seq2seq.markup.document import Document
+from seq2seq.markup.protected import IsTerm, no_term
 from seq2seq.markup.segments import Builder, text_item
 
 _LINE = re.compile(r"([^\r\n]*)([\r\n]*)")
@@ -14,9 +15,9 @@ def beginning(text: str, length: int) -> str:
     return text[: text.find("\n", length) + 1] or text
 
 
-def segments(text: str) -> Document:
+def segments(text: str, is_term: IsTerm = no_term) -> Document:
     """Return the lines of a text as segments."""
-    builder = Builder(str)
+    builder = Builder(str, is_term=is_term)
     for line in _LINE.finditer(text):
         if line[1]:
             builder.add(text_item(line[1]))

@@ -5,12 +5,16 @@ variable belong to it: `{hours}h`, `v{version}`. `segments` calls `find`, which 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from seq2seq.text.scripts import UNSPACED
 
 EMOJI = "emoji"
+
+
+IsTerm = Callable[[str], bool]
+"""Whether a text is a term of a glossary with another translation than itself, and is therefore not protected."""
 
 
 class Found(NamedTuple):
@@ -76,8 +80,13 @@ LONGEST_GLUE = 40
 _JOINT = re.compile(r"[/:.@_=+×x-]?")
 
 
-def find(text: str) -> list[Found]:
-    """Return the pieces of a text, in order, without overlaps."""
+def no_term(_: str) -> bool:
+    """Return False: without a glossary, no text is a term."""
+    return False
+
+
+def find(text: str, is_term: IsTerm = no_term) -> list[Found]:
+    """Return the pieces of a text that are no terms, in order, without overlaps."""
     found: list[Found] = []
     for piece in _pieces(text):
         last = found[-1] if found else None
@@ -85,7 +94,7 @@ def find(text: str) -> list[Found]:
             found[-1] = Found(last.begin, piece.end, last.kind)
         else:
             found.append(piece)
-    return found
+    return [piece for piece in found if not is_term(text[piece.begin : piece.end])]
 
 
 def _pieces(text: str) -> Iterator[Found]:

@@ -25,7 +25,7 @@ from seq2seq.markup.document import (
     escaped,
     escaped_template,
 )
-from seq2seq.markup.protected import EMOJI, find
+from seq2seq.markup.protected import EMOJI, IsTerm, find, no_term
 from seq2seq.text.scripts import is_spaced
 
 # White space that formats fold; no-break spaces are kept.
@@ -103,15 +103,16 @@ def _equal_end(escape: str, said: str) -> int:
 
 
 class Builder:
-    """Collector of items; markup that ends a segment is given to `cut`."""
+    """Collector of items; markup that ends a segment is given to `cut`. No term (`is_term`) is protected."""
 
     def __init__(
         self,
         escape: Escape,
         opening: Escape = str,
         holds: Callable[[Template, Template], bool] | None = None,
+        is_term: IsTerm = no_term,
     ):
-        self.escape, self._opening, self._holds = escape, opening, holds
+        self.escape, self._opening, self._holds, self._is_term = escape, opening, holds, is_term
         self._template: list[str | int] = []
         self._segments: list[Segment] = []
         self._items: list[Item] = []
@@ -147,7 +148,7 @@ class Builder:
 
     def part(self, inner: "Builder", read: Callable[["Builder"], None]) -> Template:
         """Return a part, which `read` gives to the builder `inner`, as a template with segments of this builder."""
-        inner._segments = self._segments
+        inner._segments, inner._is_term = self._segments, self._is_term
         read(inner)
         inner.cut()
         return tuple(inner._template)
@@ -184,7 +185,7 @@ class Builder:
     def _divided(self, item: Item) -> Iterator[Item]:
         """Yield the protected pieces of a text, and the texts between them."""
         position = 0
-        for found in find(item.text) if item.kind == "text" else ():
+        for found in find(item.text, self._is_term) if item.kind == "text" else ():
             if found.begin > position:
                 yield item.part(position, found.begin)
             kind: Literal["point", "piece"] = "point" if found.kind == EMOJI else "piece"

@@ -19,6 +19,7 @@ from seq2seq.markup.attributes import UNKNOWN_LANGUAGES, LanguagePair
 from seq2seq.markup.document import OBJECT, Document, Segment, Template
 from seq2seq.markup.document import join as join_document
 from seq2seq.markup.placeholders import CLASSES, MOST, PlaceholderClass, choose, find
+from seq2seq.markup.protected import IsTerm, no_term
 from seq2seq.markup.render import Answer, written
 from seq2seq.text.alignment import Alignment, Link, Term, Word, copied
 from seq2seq.text.parts import Part, bounded_sentences, join, stripped
@@ -76,26 +77,29 @@ def translate_documents(
     is_untranslatable: Callable[[str], bool] = lacks_letters,
     languages: tuple[str, str | None] | None = None,
     longest: int = sys.maxsize,
+    is_term: IsTerm = no_term,
 ) -> list[Marked]:
     """Translate documents of a format.
 
     `translate` is called once for all sentences, and again for each class of placeholders that a sentence lost.
     Sentences that are untranslatable without their pieces are copied, and those of more than `longest` characters,
     without the words of placeholders, are cut. Attributes `lang` with the first of the two
-    languages get the tag of the second; elements in other languages than the first are copied.
+    languages get the tag of the second; elements in other languages than the first are copied. An address
+    or a code that is a term (`is_term`) is given to `translate` as text.
 
     Raises:
         BadDocument: a document is not of the format (`html.segments`, `xml.segments`).
     """
-    documents = list(_read(texts, form, LanguagePair(*languages) if languages else UNKNOWN_LANGUAGES))
+    documents = list(_read(texts, form, LanguagePair(*languages) if languages else UNKNOWN_LANGUAGES, is_term))
     segments = [segment for document in documents for segment in document.segments]
     answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable, longest)
     outputs = iter([_rendered(segment, *answer) for segment, answer in zip(segments, answers, strict=True)])
     return [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
 
 
-def _read(texts: Sequence[str], form: str, languages: LanguagePair) -> Iterator[Document]:
-    read = FORMATS[form] if form == "plain" else partial(FORMATS[form], languages=languages)
+def _read(texts: Sequence[str], form: str, languages: LanguagePair, is_term: IsTerm) -> Iterator[Document]:
+    read = partial(FORMATS[form], is_term=is_term)
+    read = read if form == "plain" else partial(read, languages=languages)
     for index, text in enumerate(texts):
         try:
             yield read(text)

@@ -13,6 +13,7 @@ from seq2seq.errors import DataError
 from seq2seq.markup import html
 from seq2seq.markup.attributes import UNKNOWN_LANGUAGES, LanguagePair, attributes, unescape
 from seq2seq.markup.document import Document
+from seq2seq.markup.protected import IsTerm, no_term
 from seq2seq.markup.segments import SPACE, Builder, Item, text_item
 from seq2seq.markup.tags import (
     LINE_END,
@@ -51,7 +52,7 @@ _ESCAPED = re.compile("[&<>\"']")
 _HAS_TAGS = re.compile(r"</?[A-Za-z]|&#?\w+;")
 
 
-def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES) -> Document:
+def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES, is_term: IsTerm = no_term) -> Document:
     """Return the segments of a document, or of a part of a document: text and any number of elements.
 
     Raises:
@@ -61,7 +62,7 @@ def segments(text: str, languages: LanguagePair = UNKNOWN_LANGUAGES) -> Document
     found = lexemes(text)
     closing = ends(found)
     inside, root = _inside_text(found), root_of(found)
-    builder = Builder(_as_text)
+    builder = Builder(_as_text, is_term=is_term)
     waiting: list[Lexeme] = []  # content of an element with text
     index = 0
     while index < len(found):

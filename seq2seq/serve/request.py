@@ -50,8 +50,10 @@ class Documents(threading.Thread):
         job, model = self._job, self._model
         texts = [text.text for text in job.texts]
         try:
+            pipeline = model.pipeline(self._settings)
+            functions = self._translated, model.aligner, pipeline.is_untranslatable
             results = translate_documents(
-                texts, self._form, self._translated, model.aligner, self._is_untranslatable, longest=self._longest
+                texts, self._form, *functions, longest=self._longest, is_term=pipeline.is_term
             )
         except Exception as error:
             job.failure = job.failure or error
@@ -64,9 +66,6 @@ class Documents(threading.Thread):
         self._is_stopped = True
         if self._sentences is not None:
             self._queue.fail(self._sentences, InterruptedError())
-
-    def _is_untranslatable(self, text: str) -> bool:
-        return self._model.is_untranslatable(text, self._settings)
 
     def _translated(self, texts: Sequence[str]) -> list[Translation]:
         changed, job = threading.Event(), self._job

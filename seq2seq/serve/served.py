@@ -250,7 +250,7 @@ class ServedTranslator(ServedModel):
         """Return the translation of each text, as `s2s translate` with these settings."""
         lines = [text.tag + text.text if self._takes_tag(text) else text.text for text in texts]
         prefixes = [text.prefix for text in texts] if any(text.prefix for text in texts) else None
-        answers = self._pipeline(settings).translate(lines, prefixes, details=settings.details)
+        answers = self.pipeline(settings).translate(lines, prefixes, details=settings.details)
         return [
             answer.without_tag(len(answer.source) - len(text.text)) for answer, text in zip(answers, texts, strict=True)
         ]
@@ -259,10 +259,6 @@ class ServedTranslator(ServedModel):
         """Whether a text needs the tag that a larger text begins with: the model reads such tags, and not a copy."""
         first = self.first or self.translator
         return first.tokenizers.source.typed_tag(text.tag) != "" and not first.is_untranslatable(text.text)
-
-    def is_untranslatable(self, text: str, settings: Settings) -> bool:
-        """Whether a text is copied, because it is not language and contains no term."""
-        return self._pipeline(settings).is_untranslatable(text)
 
     def facts(self) -> dict[str, Any]:
         """Return the entry of the model in `/v1/models`."""
@@ -279,7 +275,8 @@ class ServedTranslator(ServedModel):
         whole = self._aligners.loaded()
         return whole.directed(self.direction) if self._is_directed else whole
 
-    def _pipeline(self, settings: Settings) -> Pipeline:
+    def pipeline(self, settings: Settings) -> Pipeline:
+        """Return the pipeline that translates under the settings of a request."""
         translator, terms = self.under(settings.search), settings.terms
         glossary = (self._own_glossary if terms.of_server else self._client_glossary)(terms) if terms else None
         first = self._first_under(settings.search) if self.first else None

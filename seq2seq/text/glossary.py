@@ -203,6 +203,10 @@ class Glossary:
         )
         return (*terms, *((NEVER, one.words, "case" if one.as_written else "") for one in self.forbidden))
 
+    def is_term(self, text: str) -> bool:
+        """Whether a whole text is a term with another translation than itself."""
+        return any(match.span == (0, len(text)) and not match.entry.is_copy for match in self.matches(text))
+
     def matches(self, text: str) -> list[Match]:
         """Return the terms in a text: whole words outside of addresses, without the possessive 's, the longest from the
         left, without overlaps."""

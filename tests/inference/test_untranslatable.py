@@ -1,5 +1,6 @@
-"""What is not language comes back as it is, with a flag, at every door; what has a word is translated. About 15 s."""
+"""What is not language comes back as it is, with a flag, at every door; what has a word is translated. About 30 s."""
 
+import re
 import time
 from itertools import pairwise
 
@@ -211,6 +212,44 @@ def test_a_term_in_a_copied_text_is_put_in(translators, aligner):
     found = Pipeline(translators["torch"], aligner, glossary).translate(lines)
     assert [one.text for one in found] == ["zwanzig", "Hallo!", "2023", "Вот hallo. Haus, haus"]
     assert [[term.status for term in one.terms] for one in found] == [["forced"] * count for count in (1, 1, 0, 3)]
+
+
+@pytest.mark.parametrize("place", ["{}", "the dog {} runs"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_term_that_is_an_address_or_a_code_is_put_in_documents_as_in_lines(translators, aligner, server, form, place):
+    """Longer addresses and codes that contain it are copied."""
+    codes = "example.org", "john@example.org", "@the_park", "#the", "park.txt", "AB-1200", "--colour", "/usr/local/the"
+    rows = [[code, f"Wort{number}"] for number, code in enumerate(codes)]
+    pipeline = Pipeline(translators["torch"], aligner, Glossary.of(enumerate(rows), "de", "terms"))
+    start, end = ("", "\n") if form in ("plain", "markdown") else ("<p>", "</p>")
+    lines = [place.format(code, code) for code in codes]
+    documents = [f"{start}{line}{end}" for line in lines]
+
+    def written(texts):
+        unwritten = re.compile("[\x00-\x1f]" if form == "xml" else "(?!)")  # characters that XML does not have
+        return [f"{start}{unwritten.sub(chr(0xFFFD), text)}{end}" for text in texts]
+
+    in_lines, found = pipeline.translate(lines), pipeline.translate(documents, form=form)
+    assert [one.text for one in found] == written(one.text for one in in_lines)
+    assert not any(code in one.text for one, code in zip(in_lines, codes, strict=True))
+    assert pipeline.statuses.total() == 2 * sum(len(one.terms) for one in in_lines) == 2 * len(codes) * place.count("{")
+    asked = ({"text": texts, "glossary": {"entries": rows}, "format": kind}
+             for texts, kind in ((lines, "text"), (documents, form)))  # fmt: skip
+    texts, answers = ([one["text"] for one in server.ask("/v1/translate", each).json["translations"]] for each in asked)
+    assert answers == written(texts)
+    longer = [
+        f"{start}{code}{end}" for code in ("https://example.org/a", "the.john@example.org", "/usr/local/the/home")
+    ]
+    assert [one.text for one in pipeline.translate(longer, form=form)] == longer
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_term_that_copies_an_address_is_a_piece_of_a_document(translators, aligner, form):
+    pipeline = Pipeline(translators["torch"], aligner, Glossary.of([(1, ["example.org", "="])], "de", "terms"))
+    text = "the dog example.org runs"
+    (one,) = pipeline.translate([f"<p>{text}</p>" if form in ("html", "xml") else text], form=form)
+    assert "example.org" in one.text
+    assert not pipeline.statuses
 
 
 @pytest.mark.parametrize("unit", ["x=1&", "12.5 | 3,4 | ", ".", "😀", "Привет ", "a.b@c.", "1.1", "ab:"])
