@@ -43,8 +43,17 @@ class DirectedSource(Source):
         self.name, self.weight, self.size = source.name, source.weight, source.size
         self.tag = None if is_reversed else source.tag  # a tag marks sources; as a target it would be learned
         self._lost = source.tag if is_reversed else None
-        known = f"{source.fingerprint} {list(sides)} {is_reversed}" + (f" without {self._lost}" if self._lost else "")
-        self.fingerprint = hashlib.sha256(known.encode()).hexdigest()
+        self.fingerprint = self._known_as(source.fingerprint)
+
+    @property
+    def former(self) -> str:
+        """As in `Source`."""
+        return self._known_as(self._source.former)
+
+    def _known_as(self, fingerprint: str) -> str:
+        lost = f" without {self._lost}" if self._lost else ""
+        known = f"{fingerprint} {list(self.direction)} {self.is_reversed}{lost}"
+        return hashlib.sha256(known.encode()).hexdigest()
 
     @property
     def invalid(self):

@@ -111,6 +111,11 @@ class Source(ABC):
         for chunk in self.chunks():
             yield from chunk.examples()
 
+    @property
+    def former(self) -> str:
+        """The fingerprint that earlier versions gave the source."""
+        return self.fingerprint
+
     def untagged(self) -> Iterator[Example]:
         """Yield the examples without `tag`, for comparisons and figures of texts: models read it, but it is no text."""
         return (example.without(self.tag) for example in self)

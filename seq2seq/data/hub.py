@@ -35,10 +35,18 @@ class HubSource(Source):
         self._columns = columns = columns.for_record(record, self.name) or columns
         self._names = columns.choose(dataset_columns(dataset), self.name)
         self.size = None if config.streaming else len(dataset)
-        origin = (config.hub, config.subset, config.split)
         content = self._content or _version(dataset, str(config.hub), config.subset, config.split, cache)
         soft = (columns.labels,) if columns.labels else ()
-        self.fingerprint = combined_fingerprint("hub", origin, self._names, content, *soft)
+        self._identity = self._names, content, *soft
+        self.fingerprint = self._known_as(None if self._content else config.hub)
+
+    @property
+    def former(self) -> str:
+        """As in `Source`; it has the path of a local folder."""
+        return self._known_as(self._config.hub)
+
+    def _known_as(self, name: str | None) -> str:
+        return combined_fingerprint("hub", (name, self._config.subset, self._config.split), *self._identity)
 
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
         """Yield blocks of rows."""

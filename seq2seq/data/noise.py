@@ -39,8 +39,16 @@ class NoisySource(Source):
         self.name, self.weight, self.size, self.tag = source.name, source.weight, source.size, source.tag
         self.direction = source.direction
         own = [code if (code := language_code(language)) in OWN_CASE else "" for language in languages]
-        settings = f"{source.fingerprint} {noise.model_dump_json()}" + (f" {own}" if any(own) else "")
-        self.fingerprint = hashlib.sha256(settings.encode()).hexdigest()
+        self._settings = f" {noise.model_dump_json()}" + (f" {own}" if any(own) else "")
+        self.fingerprint = self._known_as(source.fingerprint)
+
+    @property
+    def former(self) -> str:
+        """As in `Source`."""
+        return self._known_as(self._source.former)
+
+    def _known_as(self, fingerprint: str) -> str:
+        return hashlib.sha256((fingerprint + self._settings).encode()).hexdigest()
 
     @property
     def invalid(self):

@@ -32,6 +32,7 @@ from seq2seq.store.model_folder import CARD, load_model, load_outline, save_mode
 from seq2seq.store.tuning import is_tuned, report_loss, tuning_note
 from seq2seq.tasks.directions import changes
 from seq2seq.tasks.effects import without_effect
+from seq2seq.tasks.fingerprints import noted_identity, noted_tests
 from seq2seq.tasks.inputs import SEARCH_KEYS, Inputs
 from seq2seq.tasks.machine import batch_advice, check_memory, feed_advice, started
 from seq2seq.tasks.made_with import made_with
@@ -86,8 +87,9 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 begun = config if overwrite else with_begun_search(folder, config)
                 inputs = Inputs.open(begun, folder.cache(config))
                 _on_main(here, lambda: stack.enter_context(folder.locked()))
-                _on_main(here, lambda: open_run(folder, inputs.config, overwrite, inputs.identity()))
-                is_stale = _on_main(here, lambda: forget_scores(folder, inputs.test_fingerprints))
+                _on_main(here, lambda: open_run(folder, inputs.config, overwrite, noted_identity(folder, inputs)))
+                _on_main(here, lambda: write_note(folder.identity, read_note(folder.identity) | inputs.identity()))
+                is_stale = _on_main(here, lambda: forget_scores(folder, noted_tests(folder, inputs)))
                 _on_main(here, lambda: write_note(folder.made_with, made_with(here)))
                 _on_main(here, lambda: folder.keep_table(inputs.added_pieces))
                 task = build(inputs, folder.tokenizer, here, began_with_fixed_shapes(folder, inputs.config))
@@ -147,7 +149,7 @@ def describe(config: Config, path: Path) -> str | None:
         _warn(here, without_effect(config, here.world_size))
         check_memory(config.training, here)
         inputs = Inputs.open(with_begun_search(folder, config), folder.cache(config))
-        changed = differences(folder, inputs.config, inputs.identity())
+        changed = differences(folder, inputs.config, noted_identity(folder, inputs))
         if error := refusal(folder, changed):
             _warn(here, [f"training would be refused:\n{error}"])
         tokenizer = folder.tokenizer if folder.tokenizer.is_dir() and not stale_tokenizers(changed) else None
@@ -304,7 +306,7 @@ class _Run:
         if not config.data.test:
             return
         task = self._as_tuned()
-        scored = {"tests": task.inputs.test_fingerprints, "measure": task.measure}
+        scored = {"tests": noted_tests(folder, task.inputs), "measure": task.measure}
         if read_note(folder.test_scores).get("scored") == scored:
             return
         logger.info("scoring the test sets: %s", ", ".join(config.data.test))

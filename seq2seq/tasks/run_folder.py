@@ -240,7 +240,7 @@ def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> di
 
 def paths_of(fingerprints: Iterable[str]) -> set[str]:
     """Return the keys of the paths for whose contents an identity has these fingerprints, given by their keys."""
-    return {path for key in fingerprints for path in (key, *(f"{key}.{side}" for side in FILES))}
+    return {path for key in fingerprints for path in (key, *(f"{key}.{kind}" for kind in (*FILES, "hub")))}
 
 
 def changes(old: Config, new: Config) -> list[tuple[str, Any, Any]]:

@@ -5,13 +5,17 @@ import json
 import logging
 import math
 import os
+import shutil
 
 import pytest
 from support.examples import check_one_line, write, write_jsonl, write_parts
 
-from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.corpora import NoiseConfig, SourceConfig
 from seq2seq.data import hub
+from seq2seq.data.directions import DirectedSource
 from seq2seq.data.examples import LabelledText, Pair, Source
+from seq2seq.data.file_facts import combined_fingerprint
+from seq2seq.data.noise import NoisySource
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
 
@@ -146,6 +150,40 @@ def test_the_fingerprint_follows_content_and_direction(form, tmp_path):
         assert opened != open_pairs(form(second), "en", "de").fingerprint
     finally:
         PAIRS.pop()
+
+
+class Formerly(Source):
+    """A source whose fingerprint is the former one."""
+
+    def __init__(self, source: Source):
+        self.name, self.weight, self.size, self.fingerprint = source.name, source.weight, source.size, source.former
+
+    def chunks(self, start=None):
+        raise NotImplementedError
+
+
+WRAPPERS = [
+    lambda source: source,
+    lambda source: NoisySource(source, NoiseConfig(upper=0.5), ["tr"]),
+    lambda source: DirectedSource(source, ("en", "de")),
+    lambda source: NoisySource(DirectedSource(source, ("de", "en"), is_reversed=True), NoiseConfig(typos=0.5)),
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+def test_the_fingerprint_does_not_know_where_the_content_is_and_formerly_knew_it_of_datasets(form, tmp_path):
+    (first := tmp_path / "1").mkdir()
+    config = form(first)
+    shutil.copytree(first, second := tmp_path / "2")
+    dumped = config.model_dump_json().replace(str(first), str(second))
+    here, there = (open_pairs(one, "en", "de") for one in (config, SourceConfig(**json.loads(dumped))))
+    for wrap in WRAPPERS:
+        assert wrap(here).fingerprint == wrap(there).fingerprint
+        assert (wrap(here).former != wrap(there).former) == (config.hub is not None)
+        assert wrap(here).former == wrap(Formerly(here)).fingerprint
+    if config.hub is not None:
+        columns, content = here._names, hub.folder_digest(config.hub)
+        assert here.former == combined_fingerprint("hub", (config.hub, None, config.split), columns, content)
 
 
 @pytest.mark.parametrize("columns", [{}, {"text_column": "source", "label_column": "target"}])
