@@ -150,13 +150,14 @@ class MLflow:
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs on its own, to standard error
         place = mlflow.get_tracking_uri()
         try:
-            self._client = MlflowClient()
-            if run.remote:
-                self._run = run.remote
-                self._client.update_run(self._run, status="RUNNING")
-            else:
-                experiment = mlflow.set_experiment(**self._experiment())
-                self._run = self._client.create_run(experiment.experiment_id, run_name=run.name).info.run_id
+            with _alone(place):
+                self._client = MlflowClient()
+                if run.remote:
+                    self._run = run.remote
+                    self._client.update_run(self._run, status="RUNNING")
+                else:
+                    experiment = mlflow.set_experiment(**self._experiment())
+                    self._run = self._client.create_run(experiment.experiment_id, run_name=run.name).info.run_id
         except Exception as error:
             if not place.startswith(_SQLITE) or not _HALF_MADE.search(str(error)):
                 raise
@@ -364,6 +365,13 @@ def shareable(value: Any) -> Any:
     here = Path.cwd()
     is_within = path.is_relative_to(here) and here != Path(here.anchor)
     return str(path.relative_to(here)) if is_within else path.name
+
+
+def _alone(place: str) -> contextlib.AbstractContextManager[object]:
+    """Return a lock for a local database of MLflow: the first client makes its tables, which others must not do too."""
+    file = Path(place.removeprefix(_SQLITE))
+    is_local = place.startswith(_SQLITE) and file.name and file.parent.is_dir()
+    return atomic.locked(file.with_name(f".{file.name}.lock")) if is_local else contextlib.nullcontext()
 
 
 def _remote_runs(folder: Path) -> dict[str, str]:
