@@ -21,7 +21,7 @@ from seq2seq.errors import RunError
 from seq2seq.training.activity import Activity, Phase
 from seq2seq.training.progress import LiveLine, clock, estimate, foreseen_steps, too_long, unreached
 from seq2seq.training.state import SE, Sample, is_standard_error
-from seq2seq.training.trackers import TENSORBOARD, TrackedRun, Trackers
+from seq2seq.training.trackers import TENSORBOARD, Outcome, TrackedRun, Trackers
 
 METRICS, SAMPLES = "metrics.jsonl", "samples.txt"
 SECONDS_TO_ESTIMATE = 5.0
@@ -163,11 +163,12 @@ class Monitor:
             self._line.postpone()
         log.log(level, "%s", text)
 
-    def close(self) -> None:
-        """Remove the bar, and end the runs of trackers."""
-        for opened in (self._line, self._trackers):
-            if opened is not None:
-                opened.close()
+    def close(self, outcome: Outcome) -> None:
+        """Remove the bar, and end the runs of trackers, unless they have ended."""
+        if self._line is not None:
+            self._line.close()
+        if self._trackers is not None:
+            self._trackers.close(outcome)
         self._line = self._trackers = None
 
     def _record(self, record: Mapping[str, float]) -> None:

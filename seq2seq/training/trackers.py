@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from seq2seq import atomic
 from seq2seq.config import file as config_file
@@ -35,6 +35,8 @@ _SQLITE, _HALF_MADE = "sqlite:///", re.compile("table .* already exists|no such 
 _REMOTE_RUNS_LOCK = threading.Lock()
 
 Say = Callable[[str, int], None]
+Outcome = Literal["finished", "stopped", "failed"]
+"""How a start of a run ended; a signal stops one, and a diverged one failed."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,8 @@ class Tracker(Protocol):
     def text(self, step: int, name: str, text: str) -> None:
         """Receive text of a step."""
 
-    def finish(self) -> None:
-        """Send what is left, and end the remote run."""
+    def finish(self, outcome: Outcome) -> None:
+        """Send what is left, and end the remote run, which shows the outcome until it is continued."""
 
 
 class TensorBoard:
@@ -121,8 +123,8 @@ class TensorBoard:
         """Write text, which is shown unchanged."""
         self._writer.add_text(name, textwrap.indent(text, "    "), step)
 
-    def finish(self) -> None:
-        """Write what is left."""
+    def finish(self, outcome: Outcome) -> None:
+        """Write what is left; TensorBoard shows no outcome."""
         self._writer.close()
 
 
@@ -193,9 +195,10 @@ class MLflow:
         """Send a text file as an artifact."""
         self._client.log_text(self._run, text, f"{name}/step-{step:08d}.txt")
 
-    def finish(self) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """End the run; it can be continued."""
-        self._client.set_terminated(self._run)
+        status = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}[outcome]
+        self._client.set_terminated(self._run, status)
 
 
 class WandB:
@@ -242,9 +245,9 @@ class WandB:
 
         self._run.log({"step": step, name: wandb.Html(f"<pre>{html.escape(text)}</pre>", inject=False)})
 
-    def finish(self) -> None:
-        """Send what is left; it can be continued."""
-        self._run.finish()
+    def finish(self, outcome: Outcome) -> None:
+        """Send what is left; the run can be continued. W&B calls a run finished if its exit code is 0, else failed."""
+        self._run.finish(exit_code={"finished": 0, "stopped": 255, "failed": 1}[outcome])  # it has 255 for Ctrl-C
 
 
 TRACKERS: dict[str, Callable[[], Tracker]] = {TENSORBOARD: TensorBoard, "mlflow": MLflow, "wandb": WandB}
@@ -281,10 +284,10 @@ class Trackers:
         for channel in self._channels:
             channel.send("text", step, name, text)
 
-    def close(self) -> None:
+    def close(self, outcome: Outcome) -> None:
         """End the runs; a tracker that is not ready in `SECONDS_TO_FINISH` is left alone, with a warning."""
         for channel in self._channels:
-            channel.end()
+            channel.end(outcome)
         deadline = time.monotonic() + SECONDS_TO_FINISH
         for channel in self._channels:
             channel.wait(deadline)
@@ -295,7 +298,7 @@ class _Channel:
 
     def __init__(self, name: str, run: TrackedRun, say: Say):
         self._name, self._run, self._say = name, run, say
-        self._calls: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._is_left_out = False
         self._thread = threading.Thread(target=self._work, daemon=True, name=f"s2s-{name}")
         self._thread.start()
@@ -304,8 +307,8 @@ class _Channel:
         if not self._is_left_out:
             self._calls.put(call)
 
-    def end(self) -> None:
-        self._calls.put(None)
+    def end(self, outcome: Outcome) -> None:
+        self._calls.put(("finish", outcome))
 
     def wait(self, deadline: float) -> None:
         self._thread.join(max(0.0, deadline - time.monotonic()))
@@ -324,10 +327,10 @@ class _Channel:
             if began.place:
                 self._say(f"{self._name}: {began.place}", logging.INFO)
             tracker.describe(self._run)
-            while (call := self._calls.get()) is not None:
-                method, *arguments = call
+            method = ""
+            while method != "finish":
+                method, *arguments = self._calls.get()
                 getattr(tracker, method)(*arguments)
-            tracker.finish()
         except (Exception, SystemExit) as error:  # whatever a library raises, training continues
             is_told = isinstance(error, MissingDependency | RunError)
             why = str(error) if is_told else f"{type(error).__name__}: {reason(error)}"

@@ -125,7 +125,7 @@ class Trainer:
                     self._save()
                 return self._result("stopped", self._stop.requested)
             finally:
-                self._monitor.close()
+                self._monitor.close("failed")  # unless it was closed with a result
                 self.stream.close()
 
     def _run(self) -> TrainingResult:
@@ -257,6 +257,7 @@ class Trainer:
 
     def _result(self, status: str, reason: str) -> TrainingResult:
         self._snapshots.finish()
+        self._monitor.close("stopped" if status == "stopped" else "finished")
         state = self.state
         best = state.best_step, state.best_value, state.metric
         is_improving = state.validations_since_best == 0 and state.best_step == state.step
@@ -304,10 +305,9 @@ class Trainer:
                 validation = self._work.validate(self.module)
             measured = {**validation.metrics, **validation.errors}, dict(validation.contributions)
             metrics, contributions = self.runtime.gather(measured)[0]
-            best_of = self.config.best_of
-            metric, value = deciding_metric(self.config.best_metric, metrics, state.metric, best_of)
+            metric, value = deciding_metric(self.config.best_metric, metrics, state.metric, self.config.best_of)
             step = state.best_step if anew else state.step
-            judged = Judged.of(step, deciding_key(metric, best_of), metrics, contributions)
+            judged = Judged.of(step, deciding_key(metric, self.config.best_of), metrics, contributions)
             better = (state.note_best_anew if anew else state.note_validation)(metric, judged)
             state.measure = self._work.measure
             if better:

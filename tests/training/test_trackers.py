@@ -5,7 +5,6 @@ import json
 import logging
 import math
 import sqlite3
-import struct
 import sys
 import threading
 from collections import defaultdict
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from support import toy_run
 from support.toy_run import Killed, killed_at, outcome, records, train
+from support.wandb_files import wandb_records
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.training import trackers
@@ -66,8 +66,8 @@ class Noted:
     def text(self, step, name, text):
         self._note("text", step, name, text)
 
-    def finish(self):
-        self._note("finish")
+    def finish(self, outcome):
+        self._note("finish", outcome)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_tracker_that_fails_is_left_out_with_one_warning_and_changes_nothing(f
         f"wandb is left out ({error.__name__}: https://tracker.example: quota exceeded); metrics.jsonl is complete"
     )
     assert broken.calls[-1][0] == fails
-    assert sound.calls[-1] == ("finish",)
+    assert sound.calls[-1] == ("finish", "finished")
 
 
 def test_files_of_an_earlier_start_that_cannot_be_deleted_are_told_and_training_goes_on(noted, tmp_path, caplog):
@@ -119,7 +119,7 @@ def test_samples_with_invalid_bytes_are_written_and_sent(noted, tmp_path, caplog
     monitor = Monitor(tmp_path, TrainingConfig(trackers=["mlflow"], track_samples=True), Activity())
     monitor.open(0, 0.0, None)
     monitor.validation({"step": 1, "valid_loss": 1.0}, [Sample("a \udce9", "b", "c")], better=True)
-    monitor.close()
+    monitor.close("finished")
     assert "source:    a ?\n" in (tmp_path / "samples.txt").read_text(encoding="utf-8")
     assert next(given[2] for method, *given in tracker.calls if method == "text").startswith("source:    a ?\n")
     assert not told(caplog)
@@ -201,7 +201,7 @@ def test_only_the_main_rank_has_trackers(noted):
     monitor = Monitor(None, TrainingConfig(trackers=["wandb"]), Activity())
     monitor.open(0, 0.0, {})
     monitor.training({"step": 1, "loss": 1.0, "tokens_per_second": 1.0})
-    monitor.close()
+    monitor.close("finished")
     assert not tracker.calls
 
 
@@ -325,29 +325,6 @@ def test_a_database_of_mlflow_that_a_kill_left_is_named(tmp_path, monkeypatch, c
     train("run", max_steps=8, trackers=["mlflow"])
     (said,) = told(caplog)
     assert "move it away" not in said
-
-
-def blocks(path: Path) -> list[tuple[int, bytes]]:
-    """(kind, content) of the parts of records in a .wandb file: blocks of 32 KiB, as in a log of LevelDB."""
-    content, place, found = path.read_bytes(), 7, []
-    while place + 7 <= len(content):
-        if 32768 - place % 32768 < 7:
-            place += 32768 - place % 32768
-            continue
-        _, length, kind = struct.unpack("<IHB", content[place : place + 7])
-        found.append((kind, content[place + 7 : place + 7 + length]))
-        place += 7 + length
-    return found
-
-
-def wandb_records(path: Path):
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    part = b""
-    for kind, content in blocks(path):
-        part = content if kind in (1, 2) else part + content
-        if kind in (1, 4):  # whole, or the last part
-            yield Record.FromString(part)
 
 
 @pytest.mark.slow
