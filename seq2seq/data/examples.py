@@ -113,7 +113,7 @@ class Source(ABC):
 
     @property
     def former(self) -> str:
-        """The fingerprint that earlier versions gave the source."""
+        """The fingerprint in earlier versions."""
         return self.fingerprint
 
     def untagged(self) -> Iterator[Example]:

@@ -42,7 +42,7 @@ class HubSource(Source):
 
     @property
     def former(self) -> str:
-        """As in `Source`; it has the path of a local folder."""
+        """The fingerprint in earlier versions, made from the path of a local folder too."""
         return self._known_as(self._config.hub)
 
     def _known_as(self, name: str | None) -> str:

@@ -44,7 +44,7 @@ class NoisySource(Source):
 
     @property
     def former(self) -> str:
-        """As in `Source`."""
+        """The fingerprint in earlier versions, made from that of the source."""
         return self._known_as(self._source.former)
 
     def _known_as(self, fingerprint: str) -> str:

@@ -1,6 +1,6 @@
 """The fingerprints of the inputs of a run, as its folder notes them.
 
-Earlier versions gave some corpora other fingerprints (`Source.former`); a run that began with these goes on.
+Earlier versions gave local datasets other fingerprints (`Source.former`), which the notes of their runs have.
 """
 
 from collections.abc import Mapping
