@@ -21,10 +21,11 @@ from seq2seq.markup.attributes import UNKNOWN_LANGUAGES, LanguagePair
 from seq2seq.markup.document import Document, Escape, Template
 from seq2seq.markup.html import lexemes
 from seq2seq.markup.html import read as read_html
+from seq2seq.markup.items import Item, text_item
 from seq2seq.markup.markdown_extensions import FRONT_MATTER, begins_maths
 from seq2seq.markup.markdown_parser import LONGEST_NESTING, Mark, inline_marks, parser
 from seq2seq.markup.protected import IsTerm, no_term
-from seq2seq.markup.segments import Builder, Item, text_item
+from seq2seq.markup.segments import Builder
 from seq2seq.markup.tags import SEPARATING, build, escape_text, may_repeat
 
 _LINE_END = re.compile(r"\r\n?|\n")

@@ -4,8 +4,9 @@ messages such as `%d files in {folder}`."""
 import re
 
 from seq2seq.markup.document import Document
+from seq2seq.markup.items import text_item
 from seq2seq.markup.protected import IsTerm, no_term
-from seq2seq.markup.segments import Builder, text_item
+from seq2seq.markup.segments import Builder
 
 _LINE = re.compile(r"([^\r\n]*)([\r\n]*)")
 

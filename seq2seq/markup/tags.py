@@ -12,7 +12,8 @@ from typing import Literal
 
 from seq2seq.markup.attributes import ATTRIBUTE, UNKNOWN_LANGUAGES, LanguagePair, attributes, is_protected, unescape
 from seq2seq.markup.document import Escape, Template
-from seq2seq.markup.segments import SPACE, Builder, Item, text_item
+from seq2seq.markup.items import SPACE, Item, text_item
+from seq2seq.markup.segments import Builder
 from seq2seq.text.untranslatable import lacks_letters
 
 # Elements that are not in BLOCKS are inline, as browsers treat unknown ones.

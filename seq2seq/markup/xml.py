@@ -13,8 +13,9 @@ from seq2seq.errors import DataError
 from seq2seq.markup import html
 from seq2seq.markup.attributes import UNKNOWN_LANGUAGES, LanguagePair, attributes, unescape
 from seq2seq.markup.document import Document
+from seq2seq.markup.items import SPACE, Item, text_item
 from seq2seq.markup.protected import IsTerm, no_term
-from seq2seq.markup.segments import SPACE, Builder, Item, text_item
+from seq2seq.markup.segments import Builder
 from seq2seq.markup.tags import (
     LINE_END,
     LINE_ENDS,
