@@ -6,7 +6,6 @@ the title of a link.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 Template = tuple[str | int, ...]
 Escape = Callable[[str], str]
@@ -14,6 +13,8 @@ Escape = Callable[[str], str]
 
 # Placeholder, in the text of a segment, for a piece that is not translated.
 OBJECT = "\ufffc"
+# An end of a segment, which is white space to what is next to it.
+END = "\n"
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,6 @@ class MarkupPiece:
     raw: Template
     kind: str
     """variable, address, code or object."""
-
-
-Space = Literal["none", "before", "after", "both", "instead"]
-"""White space next to a standalone tag, which decides the word that the tag stays with. `before` a tag: it touches the
-word after it. `after`: it touches the word before it. `both`: it is a word alone. `none`: it touches both words.
-`instead`: there is none, because the tag separates words itself, such as <br>."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +39,28 @@ class Node:
     repeats: bool = False
     """Whether the pair may be written more than once, because it only formats its content and has no identity."""
     children: tuple["Node", ...] = ()
-    space: Space = "none"
+    space: tuple[str, str] = ("", "")
+    """White space directly before and after a standalone tag, as one character, or END; of a pair, before its first
+    child and after its last."""
+    clings: bool = False
+    """Whether it stays with the word before it if it touches that, such as the mark of a note."""
+    separates: bool = False
+    """Whether it is between two words without white space, and the text has a space in its place."""
     vanishes: bool = False
     """Whether the pair is omitted if it has no words, because its signs would then have another meaning."""
     is_loose: bool = False
     """Whether its order among other such tags must be kept: it has no partner here, or is nested too deeply."""
     meets: bool = False
     """Whether it touches the pair after it, although the text has a space between their words."""
+
+    @property
+    def stays_before(self) -> bool | None:
+        """Whether it stays with the word before it, not with the word after it, because it touches only that word; None
+        if it touches both or neither."""
+        before, after = map(bool, self.space)
+        if self.clings and not before:
+            return True
+        return None if before == after else after
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,11 @@ class Document:
 
     template: Template
     segments: tuple[Segment, ...]
+
+
+def is_space(raw: Template) -> bool:
+    """Whether markup is white space, such as a line break in a paragraph of Markdown."""
+    return "".join(map(str, raw[:1]))[:1].isspace()
 
 
 def join(document: Document, outputs: Sequence[Template | None]) -> str:

@@ -30,11 +30,14 @@ class Item:
     """Whether the pair may be written more than once (`Node.repeats`)."""
     separates: bool = False
     """Whether it is a word boundary without white space, such as <br>."""
+    divides: bool = False
+    """Whether it is a word boundary without white space where the script has spaces between words, such as an icon; of
+    a pair, if it has no content."""
     joins: Literal["", "words", "letters"] = ""
     """The parts that meet at this tag if it touches another element: `words`, as at a link, or `letters` of one word,
     as at a superscript; empty for emphasis, which may be either."""
     clings: bool = False
-    """Whether it stays with the word before it if it touches that, such as the mark of a note."""
+    """Whether it stays with the word before it if it touches that (`Node.clings`)."""
     vanishes: bool = False
     """Whether the pair is omitted if it has no words (`Node.vanishes`)."""
 

@@ -26,7 +26,7 @@ from seq2seq.markup.markdown_extensions import FRONT_MATTER, begins_maths
 from seq2seq.markup.markdown_parser import LONGEST_NESTING, Mark, inline_marks, parser
 from seq2seq.markup.protected import IsTerm, no_term
 from seq2seq.markup.segments import Builder
-from seq2seq.markup.tags import SEPARATING, build, escape_text, may_repeat
+from seq2seq.markup.tags import SEPARATING, build, divides, escape_text, may_repeat
 
 _LINE_END = re.compile(r"\r\n?|\n")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
@@ -145,7 +145,9 @@ def escape(text: str, in_table: bool = False, in_heading: bool = False, labels: 
 
 
 def block_start(text: str) -> str:
-    """Return the first text of a block with an escape if it would start a list, a heading or a quotation."""
+    """Return the first text of a block, without white space before it, with an escape if it would start a list, a
+    heading or a quotation."""
+    text = text.lstrip(" ")
     match = _BLOCK_BEGINS.match(text)
     if match is None:
         return text
@@ -251,6 +253,8 @@ class _Block:
                 builder.add(Item("piece", raw, name=token.type))
             case "image":
                 builder.add(Item("point", self._image(mark), separates=True))
+            case "point":
+                builder.add(Item("point", raw, divides=True))
             case "note":
                 builder.add(Item("point", self._note(mark)))
             case "html_inline":
@@ -280,11 +284,12 @@ class _Block:
         texts = partial(build, lexemes=[tag], is_html=True, languages=self._languages)
         changed = (self._languages.relabelled(raw),)
         template = self._builder.part(Builder(escape_text), texts) if is_written else changed
+        is_boundary = divides(tag, is_html=True)
         if tag.kind == "empty":
-            self._builder.add(Item("point", template, separates=tag.name in SEPARATING))
+            self._builder.add(Item("point", template, separates=tag.name in SEPARATING, divides=is_boundary))
             return
         kind: Literal["open", "close"] = "open" if tag.kind == "open" else "close"
-        self._builder.add(Item(kind, template, name=f"<{tag.name}>", repeats=may_repeat(tag)))
+        self._builder.add(Item(kind, template, name=f"<{tag.name}>", repeats=may_repeat(tag), divides=is_boundary))
 
     def _image(self, mark: Mark) -> Template:
         """Return an image with its title as a segment, and its alternative text, unless that is the name of the image,

@@ -231,8 +231,8 @@ class Projection:
             distances = first - 1 - before[0], after[0] - last
             if distances[0] != distances[1]:
                 after_word = distances[0] < distances[1]
-            elif distances[0] == 0 and node.space in ("before", "after"):
-                after_word = node.space == "after"
+            elif distances[0] == 0 and node.stays_before is not None:
+                after_word = node.stays_before
             else:
                 after_word = self._partners[before[0]][0] >= self._partners[after[0]][0]
         _, row = self._partners[before[0] if after_word else after[0]]

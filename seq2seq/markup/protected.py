@@ -27,9 +27,11 @@ class Found(NamedTuple):
 
 
 _PICTURE = "[\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff\u3030\u303d\u3297\u3299]"
+# With variation selectors, skin tones, and the tags of flags such as that of Scotland.
+_MODIFIED_PICTURE = f"{_PICTURE}[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*"
 _EMOJI = (
     "(?:[\U0001f1e6-\U0001f1ff]{2}|[0-9#*]\ufe0f?\u20e3"
-    f"|{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*(?:\u200d{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*)*"
+    rf"|{_MODIFIED_PICTURE}(?:\u200d{_MODIFIED_PICTURE})*"
     r"|(?<![\w:]):[a-z][a-z0-9_+-]*:(?![\w:]))"
 )
 _ADDRESS_CHARACTER = rf"[^\s<>\"'`“”„«»‘’，。！？、；：「」『』（）\ufffc{UNSPACED}]"

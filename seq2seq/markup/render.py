@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, product, starmap, takewhile
 
-from seq2seq.markup.document import OBJECT, Node, Segment, Template, walk
+from seq2seq.markup.document import END, OBJECT, Node, Segment, Template, is_space, walk
 from seq2seq.markup.projection import Placed, Projection
 from seq2seq.text.alignment import Alignment, Link, Term, Word
+from seq2seq.text.scripts import is_spaced
 from seq2seq.text.words import Span
 
 UNCHANGED, MARKUP = "unchanged", "markup"
@@ -182,7 +183,7 @@ class _Writer:
         for gap in range(len(words) + 1):
             begin, stop = words[gap] if gap < len(words) else (len(text), len(text))
             after = stacks[gap] if gap < len(words) else []
-            self._gap(before, after, text[end:begin], gaps[gap])
+            self._gap(before, after, (end, begin), gaps[gap])
             self._text(text[begin:stop])
             before, end = after, stop
         return self._template()
@@ -191,7 +192,7 @@ class _Writer:
         self,
         before: Sequence[Placed],
         after: Sequence[Placed],
-        space: str,
+        gap: Span,
         points: Sequence[tuple[tuple[Placed, ...], Placed]],
     ) -> None:
         """Write the white space between two words, with the tags that end before it and begin after it.
@@ -199,41 +200,71 @@ class _Writer:
         Args:
             before: tags around the word before the gap, the outermost first.
             after: tags around the word after the gap.
-            space: text of the gap.
+            gap: span of the white space.
             points: nodes without words in this gap, in the order of the source, each with the tags around it.
         """
         if not points and not before and not after:
-            self._text(space)
+            self._text(self._answer.text[slice(*gap)])
             return
         shared = _shared(before, after)
         left, right = _sides(before, after, points)
+        first = [point.node for depth in range(len(before), shared - 1, -1) for point in left[depth]]
+        last = [point.node for depth in range(shared, len(after) + 1) for point in right[depth]]
+        is_joint = len(after) > shared and any(pair.node.meets for pair in before[shared:])
+        spaces = iter(self._spaces(first, last, gap, is_joint))
         for depth in range(len(before), shared - 1, -1):
             if depth < len(before):
                 self._raw(before[depth].node.close or ())
             for point in left[depth]:
-                self._point(point, " " if point.node.space == "both" and space else "")
-        is_joint = len(after) > shared and any(pair.node.meets for pair in before[shared:])
-        is_replaced = space.isspace() and (is_joint or any(point.node.space == "instead" for _, point in points))
-        self._text("" if is_replaced else space)
+                self._text(next(spaces))
+                self._point(point)
+        self._text(next(spaces))
         for depth in range(shared, len(after) + 1):
             if depth > shared:
                 self._raw(after[depth - 1].node.open)
             for point in right[depth]:
-                is_apart = point.node.space == "before" and not space and self._tokens
-                self._point(point, " " if is_apart else "")
+                self._point(point)
+                self._text(next(spaces))
 
-    def _point(self, placed: Placed, space: str) -> None:
-        """Write a node without words, with its children, after white space."""
-        self._text(space)
-        waiting: list[Placed | Template] = [placed]
+    def _spaces(self, first: Sequence[Node], last: Sequence[Node], gap: Span, is_joint: bool) -> list[str]:
+        """Return the white space before, between and after the nodes without words in a gap.
+
+        It is that of the source; next to a word, only if the gap has white space, or a language with spaces has it
+        there. If it is none, and words are apart in the source, the white space of the gap is between `first` and
+        `last`.
+
+        Args:
+            first: nodes before the white space of the gap.
+            last: nodes after it.
+            gap: its span.
+            is_joint: whether the elements before and after the gap touch in the source.
+        """
+        nodes, text, (begin, end) = [*first, *last], self._answer.text, gap
+        own, spaces = text[begin:end], [""]
+        if nodes:
+            is_first = own.isspace() or is_spaced(text[max(begin - 1, 0) : begin], OBJECT)
+            is_last = own.isspace() or is_spaced(OBJECT, text[end : end + 1])
+            before = nodes[0].space[0].replace(END, " " if begin else "") * is_first
+            after = nodes[-1].space[1].replace(END, " " if end < len(text) else "") * is_last
+            spaces = [before, *starmap(_between, pairwise(nodes)), after]
+        is_replaced = is_joint or any(spaces) or any(node.separates for node in nodes)
+        spaces[len(first)] += "" if is_replaced and own.isspace() else own
+        return spaces
+
+    def _point(self, placed: Placed) -> None:
+        """Write a node without words, with its children."""
+        waiting: list[Placed | Template | str] = [placed]
         while waiting:
             part = waiting.pop()
-            if not isinstance(part, Placed):
+            if isinstance(part, str):
+                self._text(part)
+            elif not isinstance(part, Placed):
                 self._raw(part)
-                continue
-            is_written = part.node.close is None or not part.node.vanishes
-            self._raw(part.node.open if is_written else ())
-            waiting += [(part.node.close or ()) if is_written else (), *reversed(part.children)]
+            else:
+                begin, end = ((), ()) if part.node.vanishes else (part.node.open, part.node.close or ())
+                spaces = ["", *(_between(one.node, other.node) for one, other in pairwise(part.children))]
+                inner = chain.from_iterable(zip(spaces, part.children, strict=False))
+                waiting += reversed([begin, *inner, end])
 
     def _text(self, text: str) -> None:
         """Write text of the translation, with a piece in place of each OBJECT; adjacent texts become one token, so that
@@ -314,21 +345,20 @@ def _sides(
     """Return the nodes to write before and after the white space of a gap, by the number of tags that are open there.
 
     A node is written where most of the tags around it are open. If that is equal on both sides, it is written next to
-    the word that it stays with. Loose tags with the same parent keep their order: after one of them is on the right, no
-    other is on the left.
+    the word that it stays with. Loose tags with the same parent keep their order, and so do nodes at one place of the
+    source: after one of them is on the right, no other is on the left.
     """
     shared = _shared(before, after)
     left: dict[int, list[Placed]] = defaultdict(list)
     right: dict[int, list[Placed]] = defaultdict(list)
-    passed: set[int] = set()  # parents with a loose tag on the right
+    passed: set[tuple[int, int]] = set()  # parents and places in the source of those on the right; -1 for loose tags
     for around, point in points:
         depths = _shared(around, before), _shared(around, after)
         is_left = depths[0] > depths[1] or (depths[0] == depths[1] and _stays_before(point))
-        if point.node.is_loose:
-            parent = id(around[-1]) if around else 0
-            is_left = is_left and parent not in passed
-            if not is_left:
-                passed.add(parent)
+        parent = id(around[-1]) if around else 0
+        groups = {(parent, point.node.begin), (parent, -1 if point.node.is_loose else point.node.begin)}
+        is_left = is_left and passed.isdisjoint(groups)
+        passed |= set() if is_left else groups
         side, depth = (left, depths[0]) if is_left else (right, depths[1])
         side[max(depth, shared)].append(point)
     return left, right
@@ -336,10 +366,13 @@ def _sides(
 
 def _stays_before(point: Placed) -> bool:
     """Whether a node without words is written before the white space of its gap."""
-    match point.node.space:
-        case "none" | "instead":
-            return point.after_word
-        case "after" | "both":
-            return True
-        case "before":
-            return False
+    known = point.node.stays_before
+    return known if known is not None else bool(point.node.space[0]) or point.after_word
+
+
+def _between(one: Node, other: Node) -> str:
+    """Return the white space between two nodes without words; one that is white space itself needs no other."""
+    after, before = (space.replace(END, " ") for space in (one.space[1], other.space[0]))
+    if one.is_loose or other.is_loose:
+        return after and before
+    return ("" if is_space(other.open) else after) or ("" if is_space(one.open) else before)

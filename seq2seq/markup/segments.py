@@ -1,27 +1,29 @@
 """Segments of a document, made of the items that a parser has read.
 
 The parsers `tags` (HTML, XML), `markdown` and `plain` give each `Item` to a `Builder`, which finds protected pieces,
-pairs tags, moves tags at the ends of a segment to the skeleton, and folds white space. `translation` reads the
-`Document` that it returns.
+pairs tags, unites markup without text that touches, moves tags at the ends of a segment to the skeleton, and folds
+white space. `translation` reads the `Document` that it returns.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import Literal
 
 from seq2seq.markup.document import (
+    END,
+    OBJECT,
     Document,
     Escape,
     MarkupPiece,
     Node,
     Segment,
-    Space,
     Template,
     escaped,
     escaped_template,
+    is_space,
 )
 from seq2seq.markup.items import SPACE, Item
 from seq2seq.markup.protected import EMOJI, IsTerm, find, no_term
@@ -91,7 +93,8 @@ class Builder:
         for index, item in enumerate(items):
             if item.kind in ("open", "close") and index not in partner:
                 items[index] = replace(item, kind="stray")
-        for label in _labels(items, *_peeled(items, partner)):
+        items = list(_united(items, partner))
+        for label in _labels(items, *_peeled(items, _partners(items))):
             yield from self._with_segment(label, escape)
 
     def _with_segment(self, items: Sequence[Item], escape: Escape) -> Iterator[str | int]:
@@ -120,7 +123,7 @@ class Builder:
             if found.begin > position:
                 yield item.part(position, found.begin)
             kind: Literal["point", "piece"] = "point" if found.kind == EMOJI else "piece"
-            yield Item(kind, item.part(found.begin, found.end).raw, name=found.kind)
+            yield Item(kind, item.part(found.begin, found.end).raw, name=found.kind, divides=kind == "point")
             position = found.end
         if position == 0:
             yield item
@@ -151,6 +154,34 @@ def _partners(items: Sequence[Item]) -> dict[int, int]:
     return partner
 
 
+def _united(items: Sequence[Item], partner: dict[int, int]) -> Iterator[Item]:
+    """Yield the items with one standalone tag in place of a pair without content, and of such tags that touch."""
+    filled = [0, *accumulate(bool(item.content.strip(SPACE)) or item.vanishes for item in items)]
+    begin = 0
+    while begin < len(items):
+        end = begin
+        while end < len(items):
+            last = partner.get(end, end)
+            is_one = items[end].kind in ("point", "open") and not is_space(items[end].raw)
+            if not is_one or filled[end] < filled[last + 1]:
+                break
+            end = last + 1
+        parts = items[begin : max(end, begin + 1)]
+        begin += len(parts)
+        yield parts[0] if len(parts) == 1 else _unit(parts)
+
+
+def _unit(parts: Sequence[Item]) -> Item:
+    """Return items without content as one standalone tag."""
+    return Item(
+        "stray" if any(part.kind == "stray" for part in parts) else "point",
+        _raw(parts),
+        separates=any(part.separates or part.kind == "text" for part in parts),
+        divides=any(part.divides for part in parts if part.kind != "close"),
+        clings=parts[0].clings,
+    )
+
+
 def _peeled(items: Sequence[Item], partner: dict[int, int]) -> tuple[int, int]:
     """Return the range of items that remain when the ends are moved to the skeleton.
 
@@ -178,8 +209,8 @@ def _peeled(items: Sequence[Item], partner: dict[int, int]) -> tuple[int, int]:
 
 
 def _boundaries(items: Sequence[Item]) -> set[int]:
-    """Return the indices of tags at which a word ends without white space: standalone tags that join words, and the
-    first tag of an element that touches the element before it.
+    """Return the indices of tags at which a word ends without white space: standalone tags that separate or divide
+    words, and the first tag of an element that touches the element before it.
 
     Elements that touch are parts of one word if neither joins words, one joins letters, or the text of one is a single
     letter.
@@ -192,6 +223,8 @@ def _boundaries(items: Sequence[Item]) -> set[int]:
             tags.append(index)
             continue
         touching = before[-1:], item.content[:1]
+        if before and tags and not any(map(str.isspace, touching)):
+            found |= {tag for tag in tags if items[tag].kind == "point" and items[tag].separates}
         if tags and is_spaced(*touching) and JOINTS.isdisjoint(touching):
             first = tags[0]
             around = [tag for tag in tags if tag in partner and not first <= partner[tag] < index]
@@ -200,7 +233,7 @@ def _boundaries(items: Sequence[Item]) -> set[int]:
             opened = next((tag for tag in around if items[tag].kind == "open"), None)
             is_word = "letters" in joins or "words" not in joins or _is_letter(before) or _is_letter(item.content)
             found |= {opened} if closed and opened is not None and not is_word else set()
-            found |= {tag for tag in tags if items[tag].kind == "point" and items[tag].joins == "words"}
+            found |= {tag for tag in tags if items[tag].kind == "point" and items[tag].divides}
         before, tags = item.content, []
     return found
 
@@ -221,7 +254,7 @@ def _labels(items: list[Item], first: int, last: int) -> Iterator[list[Item]]:
         if depth == 0 and item.content.strip(SPACE):
             boundaries.clear()
             break
-        if depth == 0 and index in boundaries:
+        if depth == 0 and index in boundaries and not item.separates:
             cuts.append(first + index)
         depth += (item.kind == "open") - (item.kind == "close")
     cuts = cuts if boundaries else [0]
@@ -261,19 +294,9 @@ class _Folded:
 
     def add(self, text: str) -> None:
         for char in text:
-            is_space = char in SPACE
-            if not is_space:
-                self.chars += [" ", char] if self.is_after_space and self.chars else [char]
-            self.is_after_space = is_space
-
-    def space_around(self, item: Item, following: str) -> Space:
-        """Return the white space around a tag at the end of this text; `following` is the character after the tag."""
-        is_before_space = bool(following) and following in SPACE
-        if self.is_after_space:
-            return "both" if is_before_space else "before"
-        if is_before_space or (item.clings and self.chars):
-            return "after"
-        return "instead" if item.separates else "none"
+            if char not in SPACE:
+                self.chars += [" ", char] if self.is_after_space else [char]
+            self.is_after_space = char in SPACE
 
 
 def _segment(items: Sequence[Item], escape: Escape) -> Segment:
@@ -287,10 +310,10 @@ def _segment(items: Sequence[Item], escape: Escape) -> Segment:
     levels: list[list[Node]] = [[]]  # the nodes at the top, and those in each open pair so far
     opened: list[tuple[int, Item]] = []
     boundaries = _boundaries(items)
-    for index, (item, following) in enumerate(zip(_flattened(items), _following(items), strict=True)):
-        if index in boundaries and item.kind != "point":
-            folded.add(" ")
+    items = list(_flattened(items))
+    for index, (item, space) in enumerate(zip(items, _spaces(items), strict=True)):
         if index in boundaries and item.kind == "open":
+            folded.add(" ")
             level = levels[-1]
             last = next(place for place in reversed(range(len(level))) if level[place].begin < level[place].end)
             level[last] = replace(level[last], meets=True)
@@ -304,21 +327,27 @@ def _segment(items: Sequence[Item], escape: Escape) -> Segment:
         elif item.kind == "close":
             begin, opening = opened.pop()
             children = tuple(levels.pop())
-            pair = Node(begin, place, opening.raw, item.raw, opening.repeats, children, vanishes=opening.vanishes)
-            levels[-1].append(pair)
+            outer = (children[0].space[0], children[-1].space[1]) if children else ("", "")
+            pair = Node(begin, place, opening.raw, item.raw, opening.repeats, children, outer)
+            levels[-1].append(replace(pair, vanishes=opening.vanishes))
         elif item.kind != "text":
-            is_boundary = item.separates or index in boundaries
-            space = folded.space_around(replace(item, separates=is_boundary), following)
             level = levels[0] if item.kind == "stray" else levels[-1]
-            level.append(Node(place, place, item.raw, None, space=space, is_loose=item.kind != "point"))
-            folded.add(" " if space == "instead" else "")
-    return Segment(_raw(items), "".join(folded.chars), tuple(pieces), tuple(levels[0]), escape)
+            point = Node(place, place, item.raw, None, space=space, clings=item.clings)
+            level.append(replace(point, separates=index in boundaries, is_loose=item.kind != "point"))
+            folded.add(" " if index in boundaries else "")
+    text = "".join(folded.chars) + " " * folded.is_after_space
+    return Segment(_raw(items), text, tuple(pieces), tuple(levels[0]), escape)
 
 
-def _following(items: Sequence[Item]) -> list[str]:
-    """Return the first character of text after each item; empty at the end."""
-    found, char = [], ""
-    for item in reversed(items):
-        found.append(char)
-        char = item.content[:1] or char
-    return found[::-1]
+def _spaces(items: Sequence[Item]) -> list[tuple[str, str]]:
+    """Return the white space directly before and after each item (`Node.space`). Tags that belong to a pair, here or
+    elsewhere, do not count."""
+
+    def beside(characters: Iterable[str]) -> list[str]:
+        folded = (" " if char and char in SPACE else char for char in characters)
+        last = accumulate(folded, lambda last, char: char or last, initial=END)
+        return [char if char.isspace() else "" for char in last]
+
+    seen = [(" " if is_space(item.raw) else OBJECT) if item.kind == "point" else item.content for item in items]
+    before, after = beside(text[-1:] for text in seen), beside(text[:1] for text in reversed(seen))
+    return list(zip(before[:-1], after[-2::-1], strict=True))

@@ -185,7 +185,7 @@ class _Reader:
             if how == "block":
                 builder.cut((raw,))
             else:
-                builder.add(Item("piece" if how == "word" else "point", (raw,), name="code"))
+                builder.add(Item("piece" if how == "word" else "point", (raw,), name="code", divides=how == "point"))
             return after
         elif (end := self._mark_end(index)) is not None:
             raw_tags = map(self._raw, self._lexemes[index : end + 1])
@@ -235,13 +235,13 @@ class _Reader:
         if name in BLOCKS:
             self._builder.cut(raw)
             return
+        is_boundary = divides(lexeme, self._is_html)
         if lexeme.kind == "empty":
-            is_within = self._is_html or name in WITHIN_WORDS or attributes(lexeme.raw).get("break") == "no"
-            joins: Literal["", "words"] = "" if is_within else "words"
-            self._builder.add(Item("point", raw, name=name, separates=name in SEPARATING, joins=joins))
+            self._builder.add(Item("point", raw, name=name, separates=name in SEPARATING, divides=is_boundary))
             return
         kind: Literal["open", "close"] = "open" if lexeme.kind == "open" else "close"
-        self._builder.add(Item(kind, raw, name=lexeme.name, repeats=may_repeat(lexeme), joins=_joins(name)))
+        repeats, joins = may_repeat(lexeme), _joins(name)
+        self._builder.add(Item(kind, raw, name=lexeme.name, repeats=repeats, divides=is_boundary, joins=joins))
 
     def _ends_line(self, index: int) -> bool:
         """Whether a line break also ends a sentence: the text after it does not begin in lower case."""
@@ -288,6 +288,13 @@ class _Reader:
 def may_repeat(lexeme: Lexeme) -> bool:
     """Whether the pair that a tag begins may be written more than once: formatting without an identifier."""
     return lexeme.name.lower() in FORMATTING and attributes(lexeme.raw).keys().isdisjoint(("id", "xml:id"))
+
+
+def divides(lexeme: Lexeme, is_html: bool) -> bool:
+    """Whether an element without content divides the words that it touches: not codes of XLIFF, and in HTML only with
+    attributes, such as an icon."""
+    name, found = lexeme.name.lower(), attributes(lexeme.raw)
+    return name not in WITHIN_WORDS | IN_WORDS and found.get("break") != "no" and not (is_html and not found)
 
 
 def _joins(name: str) -> Literal["", "words", "letters"]:
