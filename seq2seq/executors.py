@@ -5,26 +5,15 @@ it runs. `completed` yields the outcome of every item, also if workers die. Noth
 """
 
 import contextlib
-import os
-import signal
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    CancelledError,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seq2seq.errors import MissingDependency, RunError, UserError, did_you_mean
-from seq2seq.processes import SPAWN, start_worker
+from seq2seq.processes import LocalProcesses
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
@@ -133,59 +122,6 @@ class _ThisProcess(Executor):
         except Exception as error:  # the caller reads it from the future, as with other executors
             future.set_exception(error)
         return future
-
-
-class LocalProcesses(Executor):
-    """Processes that each run one task at a time, so that the death of one fails its own task alone.
-
-    A task that fails with `BrokenProcessPool` may be submitted again; a new process takes the place of a dead one.
-    """
-
-    def __init__(self, count: int):
-        self._threads = ThreadPoolExecutor(count, "s2s-worker")  # one for each process, which waits for it
-        self._own = threading.local()
-        self._lock = threading.Lock()
-        self._pools: dict[int, ProcessPoolExecutor] = {}  # by the id of the process
-        self._is_cancelled = False
-
-    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Run `work` in the next free process."""
-        return self._threads.submit(self._run, work, *arguments, **named)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes: after their tasks, or now with `cancel_futures`."""
-        self._is_cancelled = cancel_futures
-        self._threads.shutdown(wait and not cancel_futures, cancel_futures=cancel_futures)
-        if cancel_futures:
-            self._terminate()
-            self._threads.shutdown(wait)
-        for pool in self._pools.values():
-            pool.shutdown(wait, cancel_futures=cancel_futures)
-
-    def _terminate(self) -> None:
-        """Send SIGTERM to each process."""
-        with self._lock:
-            for process in self._pools:
-                with contextlib.suppress(OSError):  # it has ended
-                    os.kill(process, signal.SIGTERM)
-
-    def _run(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        if getattr(self._own, "process", None) is None:
-            pool = ProcessPoolExecutor(1, mp_context=SPAWN, initializer=start_worker)
-            self._own.process = pool.submit(os.getpid).result()
-            with self._lock:
-                self._pools[self._own.process] = pool
-        pool = self._pools[self._own.process]
-        if self._is_cancelled:  # while the process started
-            raise CancelledError
-        try:
-            return pool.submit(work, *arguments, **named).result()
-        except BrokenProcessPool:
-            with self._lock:
-                del self._pools[self._own.process]
-            self._own.process = None
-            pool.shutdown()
-            raise
 
 
 @contextlib.contextmanager

@@ -132,7 +132,7 @@ def check_corpora(
     total, seen = CorpusTally(), SeenBefore()
     reports, overlaps = [], {}
     for reader in train:
-        blocks_examined = in_processes(examiner, reader.blocks(), num_workers, BLOCKS_ALONE)
+        blocks_examined = in_processes(examiner, reader.blocks(), num_workers, BLOCKS_ALONE, remedy="give --workers 1")
         tally = _tally(blocks_examined, seen if corpora.filters.drop_duplicates else None, progress)
         reports.append(report_on(tally, reader, None, expected))
         tally.matches = _matches_of(reader, tally)

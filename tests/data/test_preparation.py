@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.forked import workers_of
 
 from seq2seq import atomic
 from seq2seq.config.corpora import FilterConfig, SourceConfig
@@ -312,12 +313,11 @@ def test_workers_end_with_a_parent_that_was_killed(tmp_path, tokenizers):
     make_files(tmp_path, tokenizers, 2000)
     process = start(tmp_path, 2)
     assert process.stdout.readline() == "written\n"
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    if not children.exists():
+    if not Path(f"/proc/{process.pid}/task/{process.pid}/children").exists():
         process.kill()
         process.wait()
         pytest.skip("needs /proc to see child processes")
-    workers = [int(child) for child in children.read_text().split()]
+    workers = workers_of(process.pid)
     assert len(workers) >= 2
     process.kill()
     process.communicate()

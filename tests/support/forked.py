@@ -132,6 +132,16 @@ def s2s(folder: Path, *typed: str) -> Forked:
     return Forked(lambda: typed_in_a_shell(*typed), folder)
 
 
+def workers_of(process: int) -> list[int]:
+    """The workers of a process: children of any thread that run Python's spawn, without its resource tracker."""
+    found: list[int] = []
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread or a process ended meanwhile
+            new = task.read_text().split()
+            found += [int(child) for child in new if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return found
+
+
 def dies_in(module: object, name: str, calls: int, half: Callable[..., None] = lambda *_: None) -> Callable[[], None]:
     """Return a function that makes a process die in its call number `calls` of another, of which it does `half`."""
 

@@ -3,7 +3,6 @@
 SIGKILL comes to the command itself or to one of its workers. A cluster of other processes gives the same bytes too.
 """
 
-import contextlib
 import os
 import random
 import re
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.cluster import cluster
-from support.forked import Forked, s2s
+from support.forked import Forked, s2s, workers_of
 from support.number_words import sentences
 from support.reversed_folder import folder
 
@@ -52,16 +51,6 @@ def contents(made: Path) -> dict[str, bytes]:
 
 def parts(made: Path) -> int:
     return len(list(made.glob("part-*.gz")))
-
-
-def children(process: int) -> list[int]:
-    """The workers: children of any thread that run Python's spawn, without its resource tracker."""
-    found: list[int] = []
-    for task in Path(f"/proc/{process}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # a thread or a process ended meanwhile
-            new = task.read_text().split()
-            found += [int(child) for child in new if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
-    return found
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -107,7 +96,7 @@ def test_a_worker_that_is_killed_is_replaced(place):
     killed: set[int] = set()
     while command.poll() is None and len(killed) < 3:
         time.sleep(0.01)
-        running = children(command.pid)
+        running = workers_of(command.pid)
         seen += [worker for worker in running if worker not in seen]
         if parts(place / "worker") > 8 * len(killed):
             for worker in [worker for worker in seen if worker in running and worker not in killed][:1]:
