@@ -5,6 +5,7 @@ the process, so no two writers collide, and `remove_leftovers` deletes only what
 """
 
 import contextlib
+import errno
 import itertools
 import os
 import platform
@@ -24,6 +25,7 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None
 
+ROOM_REMEDY = "free space or make the folder writable, then run the same command again"
 WRITING, OLD = ".writing", ".old"  # to delete, or to restore, when the process has died
 # A process is identified by its host (or container), its id, and a token, because ids are reused.
 _HOST = f"{zlib.crc32(platform.node().encode()):08x}"
@@ -133,7 +135,7 @@ def copy_folder(source: Path, folder: Path) -> None:
         if path.is_dir():
             target.mkdir(exist_ok=True)
         else:
-            shutil.copy2(path, target)
+            _copy_file(path, target)
 
 
 def remove_folder(target: Path) -> None:
@@ -196,6 +198,15 @@ def _cleaning_up(target: Path, temporary: Path, keep: bool = False) -> Iterator[
         if not keep:
             with contextlib.suppress(OSError):
                 _delete(temporary)
+        raise
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    try:
+        shutil.copy2(source, target)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            error.filename = str(target)  # in place of the source
         raise
 
 

@@ -53,7 +53,7 @@ class MissingDependency(UserError):
 
 
 class RunError(UserError):
-    """The run itself failed (diverged, ran out of memory, lost a rank); the input was valid."""
+    """The run itself failed (diverged, ran out of memory or disk, lost a rank); the input was valid."""
 
     exit_code = 1
 

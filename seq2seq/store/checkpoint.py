@@ -40,22 +40,16 @@ def save_checkpoint(
     """Write `parent/step_N` with one safetensors file per group, `state.json`, and a manifest of their SHA-256.
 
     Raises:
-        CheckpointError: the disk is full or not writable; an existing folder is unchanged.
+        RunError: the disk is full or not writable; an existing folder is unchanged.
     """
     folder = step_folder(parent, step)
-    try:
-        with atomic.new_folder(folder) as temporary:
-            for group, named in tensors.items():
-                write_tensors(temporary / f"{group}.safetensors", named)
-            (temporary / STATE).write_text(json.dumps({**state, "step": step}, indent=1), encoding="utf-8")
-            files = {path.name: record(path) for path in sorted(temporary.iterdir())}
-            manifest = {"format_version": FORMAT_VERSION, "files": files}
-            (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder}: the checkpoint cannot be written ({error.strerror}); free space or make the folder writable, "
-            "then run the same command again"
-        ) from error
+    with atomic.writing_in(folder, atomic.ROOM_REMEDY), atomic.new_folder(folder) as temporary:
+        for group, named in tensors.items():
+            write_tensors(temporary / f"{group}.safetensors", named)
+        (temporary / STATE).write_text(json.dumps({**state, "step": step}, indent=1), encoding="utf-8")
+        files = {path.name: record(path) for path in sorted(temporary.iterdir())}
+        manifest = {"format_version": FORMAT_VERSION, "files": files}
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     return folder
 
 
@@ -118,13 +112,11 @@ def prepare(parent: Path) -> None:
     """Create the folder of a run's checkpoints, and delete what killed writes left in it.
 
     Raises:
-        CheckpointError: the folder cannot be written.
+        RunError: the folder cannot be written.
     """
-    try:
+    with atomic.writing_in(parent, "choose another --run-dir"):
         parent.mkdir(parents=True, exist_ok=True)
         atomic.remove_leftovers(parent)
-    except OSError as error:
-        raise CheckpointError(f"{parent}: cannot be written ({error.strerror}); choose another --run-dir") from error
 
 
 def _listed_files(folder: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from seq2seq import atomic
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import Config
 from seq2seq.config.values import unwritable
-from seq2seq.errors import CheckpointError, ModelError, UserError, shown
+from seq2seq.errors import ModelError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object, record, verify, write_object
 from seq2seq.interop.architectures import FOREIGN, is_foreign
 from seq2seq.model.transformer import Transformer
@@ -91,34 +91,28 @@ def save_model(
     """Write a model folder, or replace an existing one; `others` are the contents of more text files by name.
 
     Raises:
-        CheckpointError: the disk is full or not writable; an existing folder is unchanged.
+        RunError: the disk is full or not writable; an existing folder is unchanged.
     """
     task, tokenizers = description.task, tokenizers.undirected
-    try:
-        with atomic.new_folder(folder) as temporary:
-            write_tensors(temporary / WEIGHTS, distinct(weights))
-            if task == "translation":
-                tokenizers.save(temporary)
-            else:
-                tokenizers.source.save(temporary / SOURCE_FILE)
-                tokenizers.save_languages(temporary)
-            values = {
-                "format": FORMAT,
-                "format_version": FORMAT_VERSION,
-                **description.model_dump(mode="json", exclude=NOT_IN_CONFIG[task]),
-                "tokenizers": {side: getattr(tokenizers, side).fingerprint for side in SIDES[task]},
-                "files": {path.name: record(path) for path in sorted(temporary.iterdir())},
-            }
-            write_object(temporary / CONFIG, values)
-            ids = {name: getattr(tokenizers.target, name) for name in SPECIAL_IDS}
-            write_object(temporary / GENERATION, {**ids, **description.model_dump(mode="json", include={"search"})})
-            for name, text in {CARD: card or f"# {task} model\n", **(others or {})}.items():
-                (temporary / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder}: the model cannot be written ({error.strerror}); free space or make the folder writable, "
-            "then run the same command again"
-        ) from error
+    with atomic.writing_in(folder, atomic.ROOM_REMEDY), atomic.new_folder(folder) as temporary:
+        write_tensors(temporary / WEIGHTS, distinct(weights))
+        if task == "translation":
+            tokenizers.save(temporary)
+        else:
+            tokenizers.source.save(temporary / SOURCE_FILE)
+            tokenizers.save_languages(temporary)
+        values = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            **description.model_dump(mode="json", exclude=NOT_IN_CONFIG[task]),
+            "tokenizers": {side: getattr(tokenizers, side).fingerprint for side in SIDES[task]},
+            "files": {path.name: record(path) for path in sorted(temporary.iterdir())},
+        }
+        write_object(temporary / CONFIG, values)
+        ids = {name: getattr(tokenizers.target, name) for name in SPECIAL_IDS}
+        write_object(temporary / GENERATION, {**ids, **description.model_dump(mode="json", include={"search"})})
+        for name, text in {CARD: card or f"# {task} model\n", **(others or {})}.items():
+            (temporary / name).write_text(text, encoding="utf-8")
     return folder
 
 

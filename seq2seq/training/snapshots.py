@@ -53,7 +53,8 @@ class Snapshots:
         """Create the folder, delete incomplete files that killed runs left, and return `latest()`.
 
         Raises:
-            CheckpointError: the folder cannot be written, or every checkpoint is damaged.
+            RunError: the folder cannot be written.
+            CheckpointError: every checkpoint is damaged.
         """
         if self._runtime.is_main:
             checkpoints.prepare(self.folder)
@@ -138,7 +139,7 @@ class Snapshots:
         """Wait until the latest checkpoint is on the disk; with `at_once`, only raise the error of one that failed.
 
         Raises:
-            CheckpointError: the checkpoint could not be written.
+            RunError: the checkpoint could not be written.
         """
         if self._writing is not None and (self._writing.done() or not at_once):
             writing, self._writing = self._writing, None

@@ -113,8 +113,8 @@ class Trainer:
         """Train, or continue to train, until a limit is reached or a signal requests a stop.
 
         Raises:
-            RunError: training diverged, memory is too small, or a rank was lost.
-            CheckpointError: a checkpoint cannot be read or written.
+            RunError: training diverged, memory or disk is too small, or a rank was lost.
+            CheckpointError: a checkpoint cannot be read.
         """
         # A lost rank is reported to the others before the wait for the last checkpoint.
         with self._stop, contextlib.closing(self._snapshots), naming_lost_ranks(self.runtime):

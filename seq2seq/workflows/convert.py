@@ -16,7 +16,7 @@ import torch
 
 from seq2seq import atomic, hub
 from seq2seq.config.description import ModelDescription
-from seq2seq.errors import CheckpointError, ModelError, RunError, UserError
+from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.evaluation.probe import Comparison, Probe, builtin_sentences, compare, least_chrf
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
@@ -250,10 +250,6 @@ def _writing(output: Path) -> Iterator[Path]:
         yield folder
 
 
-@contextlib.contextmanager
-def _named(output: Path) -> Iterator[None]:
-    """Turn an `OSError` of the block into one line that names the output."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(f"{output}: cannot be written ({error.strerror}); choose another name with -o") from error
+def _named(output: Path) -> contextlib.AbstractContextManager[None]:
+    """Return a context that turns an `OSError` into one line that names the output."""
+    return atomic.writing_in(output, "choose another name with -o")

@@ -99,7 +99,7 @@ def extend(
         UserError: a language is wrong, or there is nothing to add.
         DataError: a corpus cannot be read or is empty.
         ModelError: the model cannot be read or is no translation model, or `output` exists and is not an empty folder.
-        CheckpointError: `output` cannot be written.
+        RunError: `output` cannot be written.
     """
     check_new(output)
     loaded = _load(model, "extended")
@@ -130,7 +130,7 @@ def transplant(model: Path, tokenizer: Path, output: Path) -> Transplant:
     Raises:
         UserError: `tokenizer` has the vocabulary of the model.
         ModelError: a model or tokenizer cannot be read, or does not fit; or as `extend`.
-        CheckpointError: `output` cannot be written.
+        RunError: `output` cannot be written.
     """
     check_new(output)
     loaded = _load(model, "changed")

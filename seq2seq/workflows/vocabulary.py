@@ -122,7 +122,7 @@ def trim(
         UserError: a language is missing or unknown, or there is nothing to trim.
         DataError: a corpus cannot be read, is empty, is in another language, or is missing for a side.
         ModelError: the model cannot be read or is no translation model, or `output` exists and is not an empty folder.
-        CheckpointError: `output` cannot be written.
+        RunError: `output` cannot be written.
     """
     check_new(output)
     loaded = load_model(model)

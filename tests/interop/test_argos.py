@@ -11,7 +11,7 @@ from support.foreign_models import LANGUAGES, SOURCE, TARGET, make_marian
 from support.our_models import make_ours, our_tokenizers
 
 from seq2seq import atomic
-from seq2seq.errors import CheckpointError, ModelError, UserError
+from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.interop.argos import argos_obstacles, write_argos
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.workflows.convert import Probe, export_argos
@@ -124,7 +124,7 @@ def test_a_file_that_is_there_stays(tmp_path):
     with pytest.raises(ModelError, match="exists already"):
         export_argos(tmp_path / "missing", path, "int8", UNKNOWN_LANGUAGES, Probe(), force=False)
     (file := tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match=r"a.argosmodel: cannot be written \(.*\); choose another name with -o"):
+    with pytest.raises(RunError, match=r"a.argosmodel: cannot be written \(.*\); choose another name with -o"):
         export_argos(tmp_path / "ours", file / "a.argosmodel", "int8", ("en", "de"), Probe(), force=True)
 
 

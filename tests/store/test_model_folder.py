@@ -22,7 +22,7 @@ from seq2seq.config import file as config_file
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import ClassifierConfig, Config, TokenizerConfig
-from seq2seq.errors import CheckpointError, ModelError
+from seq2seq.errors import ModelError, RunError
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store import checkpoint
@@ -270,7 +270,7 @@ def test_a_full_disk_leaves_the_model_that_was_there(tmp_path, tokenizer):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
     try:
-        with pytest.raises(CheckpointError, match="cannot be written"):
+        with pytest.raises(RunError, match="cannot be written"):
             save_translation(tmp_path / "model", tokenizer)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -348,7 +348,7 @@ def test_a_read_only_folder_is_one_line():
 import os, sys, tempfile, torch
 from pathlib import Path
 from seq2seq.store import checkpoint
-from seq2seq.errors import CheckpointError
+from seq2seq.errors import RunError
 import safetensors.torch
 folder = Path(tempfile.mkdtemp())
 os.chmod(folder, 0o555)
@@ -356,7 +356,7 @@ if os.geteuid() == 0:
     os.seteuid(65534)
 try:
     checkpoint.save_checkpoint(folder, 1, {"model": {"w": torch.zeros(2)}}, {})
-except CheckpointError as error:
+except RunError as error:
     print(error)
 print(sorted(folder.iterdir()))
 """

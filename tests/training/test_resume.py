@@ -14,7 +14,7 @@ from support import toy_run
 from support.toy_run import Killed, killed_at, make_trainer, outcome, steps_of, toy_loss, train
 
 from seq2seq import runtime
-from seq2seq.errors import CheckpointError
+from seq2seq.errors import CheckpointError, RunError
 from seq2seq.files import read_object
 from seq2seq.store import checkpoint
 
@@ -113,7 +113,7 @@ def test_a_checkpoint_that_fails_ends_the_run_before_the_next_is_due(tmp_path, m
 
     def save(parent, step, *rest):
         if step == failing:
-            raise CheckpointError("no room")
+            raise RunError("no room")
         return original(parent, step, *rest)
 
     def loss(module, batch):
@@ -121,7 +121,7 @@ def test_a_checkpoint_that_fails_ends_the_run_before_the_next_is_due(tmp_path, m
         return toy_loss(module, batch)
 
     monkeypatch.setattr(checkpoint, "save_checkpoint", save)
-    with pytest.raises(CheckpointError, match="no room"):
+    with pytest.raises(RunError, match="no room"):
         train(tmp_path, compute_loss=loss, validate_every=40)
     assert failing <= len(steps) <= most_steps
 
