@@ -167,6 +167,7 @@ class LocalProcesses(Executor):
             if self._is_cancelled:
                 raise CancelledError
             pool = ProcessPoolExecutor(1, mp_context=_SPAWN, initializer=_start_worker)
+            self._own.pool, self._own.tasks = pool, pool._call_queue
             _block_interrupts()
             # `work` is a task: what `initargs` send is written to a pipe, for ever if the process dies before it reads
             starting = pool.submit(_receive, self._work)
@@ -178,9 +179,11 @@ class LocalProcesses(Executor):
     def _forget_process(self) -> None:
         """Remove the dead process of this thread, and if the tasks belong together, end the others."""
         with self._lock:
-            pool = self._pools.pop(vars(self._own).pop("process", None), None)
-        if pool is not None:  # else it died while it started
-            pool.shutdown()
+            self._pools.pop(vars(self._own).pop("process", None), None)  # none if it died while it started
+        # Before Python 3.11.5, the pool writes a task that is longer than a pipe to a dead process for ever
+        # (CPython issue 94777): this process itself has the other end of the pipe open.
+        self._own.tasks._reader.close()
+        self._own.pool.shutdown()
         if self._work is not None:
             self._is_cancelled = True
             self._terminate()
