@@ -45,7 +45,7 @@ def tokenizer():
     return Tokenizer.train(sentences(300), config("classification", tokenizer={"vocab_size": 320}).tokenizer, seed=1)
 
 
-@pytest.fixture(scope="module", params=["first", "mean", "mean_max"])
+@pytest.fixture(scope="module", params=["first", "mean", pytest.param("mean_max", marks=pytest.mark.slow)])
 def folder(request, tokenizer, tmp_path_factory):
     torch.manual_seed(3)
     chosen = config("classification", classifier={"pooling": request.param})

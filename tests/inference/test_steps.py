@@ -77,7 +77,7 @@ def test_log_probs_are_those_of_teacher_forcing(tokenizers, positions):
             assert hypothesis.log_prob == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.parametrize("how", SEARCHES)
+@pytest.mark.parametrize("how", [*SEARCHES[:2], *(pytest.param(how, marks=pytest.mark.slow) for how in SEARCHES[2:])])
 def test_batch_changes_no_translation(tokenizers, how):
     steps, asked = make_steps(tokenizers), [*sentences(30), Sentence([5, 90, 170, 30] * 12, key=30)]
     together = search(steps, asked * 3, config(**how))  # a CPU encodes 64 at a time

@@ -74,7 +74,11 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("name", USES)
+QUICK = {"Translator, CTranslate2", "Scorer", "Aligner, which also scores", "Classifier", "Pipeline, HTML"}
+NAMES = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in USES]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_threads_that_share_an_object_get_the_results_of_one_thread(models, name):
     use = USES[name](models)
     inputs = [LINES[index:] + LINES[:index] for index in range(len(LINES))]
