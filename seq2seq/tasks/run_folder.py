@@ -335,8 +335,8 @@ def began_with_fixed_shapes(folder: RunFolder, config: Config) -> bool | None:
 
 
 def with_begun_search(folder: RunFolder, config: Config) -> Config:
-    """Return the configuration with the search settings that a run that has learned something took from its initial
-    model; `s2s tune` may have changed them there since. Written settings stay."""
+    """Return the configuration with the search settings that the run in the folder took from its initial model, which
+    `s2s tune` may have changed since. Written settings stay, and so do all until the run has learned something."""
     taken = read_note(folder.identity).get(SEARCH, {}) if folder.has_learned else {}
     unwritten = {key: taken[key] for key in taken.keys() - config.search.model_fields_set}
     return config.model_copy(update={"search": config.search.model_copy(update=unwritten)})
