@@ -98,7 +98,7 @@ def completed(
             if future.cancelled():
                 raise RunError("the executor has ended, such as the scheduler of a cluster; the same command continues")
             item, error = running.pop(future), future.exception()
-            has_died = isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker"  # ours, or Dask's
+            has_died = _is_death(error)
             deaths[item] += has_died
             if has_died and deaths[item] < MOST_DEATHS:
                 suspects.append(item)
@@ -110,6 +110,15 @@ def completed(
                 yield item, error
             else:
                 raise error
+
+
+def _is_death(error: BaseException | None) -> bool:
+    """Whether the error of an item means that its worker died, here or in a Dask cluster."""
+    if isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker":
+        return True
+    # If a worker dies while its result is fetched, Dask's executor itself fails to read the result as an error.
+    trace = error.__traceback__ if isinstance(error, TypeError) else None
+    return trace is not None and trace.tb_next is None and trace.tb_frame.f_code.co_name == "_cascade_future"
 
 
 class _ThisProcess(Executor):

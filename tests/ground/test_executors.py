@@ -1,5 +1,6 @@
 """Every item has one outcome, whatever happens to workers: in this process, in local ones, and on a Dask cluster."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -137,9 +138,56 @@ def test_a_cluster_gives_the_same_outcomes(tmp_path):
     pytest.importorskip("distributed")
     with cluster(tmp_path) as name:
         assert_only_three_fails(outcomes(name, 1), DataError)
+        assert str(outcomes(name, 1, raising, [1])[1]) == "item 1"
         marks = tmp_path / "marks"
         marks.mkdir()
         assert_only_three_fails(outcomes(name, 1, partial(deadly, marks)), WorkerDied)
+
+
+class Fetched:
+    """A Dask future whose worker dies after its result was fetched, as a race that no test can bring about."""
+
+    status = "pending"
+
+    async def _result(self, raiseit: bool) -> int:
+        return 16
+
+
+class Losing(Executor):
+    """A cluster that loses each result once; the code that fails then is Dask's own."""
+
+    def __init__(self):
+        self.submitted = []
+
+    def submit(self, work, /, item) -> Future:
+        from distributed.cfexecutor import _cascade_future
+
+        async def lose(future: Future) -> None:
+            await _cascade_future(Fetched(), future)
+
+        self.submitted.append(item)
+        future: Future = Future()
+        if self.submitted.count(item) == 1:
+            asyncio.run(lose(future))
+        else:
+            future.set_result(work(item))
+        return future
+
+
+def test_a_result_that_dask_loses_is_computed_again():
+    pytest.importorskip("distributed")
+    losing, items = Losing(), (0, 1, 2, 4)
+    assert dict(completed(squared, items, Workers(losing, 2))) == {item: item * item for item in items}
+    assert sorted(losing.submitted) == sorted([*items, *items])
+
+
+def raising(item: int) -> None:
+    raise TypeError(f"item {item}")
+
+
+def test_an_error_of_a_task_is_not_taken_for_a_death():
+    ((_, error),) = outcomes("local", 1, raising, [1]).items()
+    assert str(error) == "item 1"
 
 
 def deadly_to_its_neighbours(item: int) -> int:
