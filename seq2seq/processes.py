@@ -167,7 +167,7 @@ class LocalProcesses(Executor):
             if self._is_cancelled:
                 raise CancelledError
             pool = ProcessPoolExecutor(1, mp_context=_SPAWN, initializer=_start_worker)
-            self._own.pool, self._own.tasks = pool, pool._call_queue
+            self._own.pool = pool
             _block_interrupts()
             # `work` is a task: what `initargs` send is written to a pipe, for ever if the process dies before it reads
             starting = pool.submit(_receive, self._work)
@@ -180,10 +180,10 @@ class LocalProcesses(Executor):
         """Remove the dead process of this thread, and if the tasks belong together, end the others."""
         with self._lock:
             self._pools.pop(vars(self._own).pop("process", None), None)  # none if it died while it started
-        # Before Python 3.11.5, the pool writes a task that is longer than a pipe to a dead process for ever, because this
-        # process itself has the other end of the pipe open (CPython issue 94777). Later versions close that end.
+        # Before Python 3.11.5, the pool writes a task that is longer than a pipe to a dead process for ever, because
+        # this process itself has the other end of the pipe open (CPython issue 94777). Later versions close that end.
         if sys.version_info < (3, 11, 5):
-            self._own.tasks._reader.close()
+            self._own.pool._call_queue._reader.close()
         self._own.pool.shutdown()
         if self._work is not None:
             self._is_cancelled = True

@@ -58,7 +58,7 @@ NAMES = {
 @pytest.mark.parametrize("others", ["012", "345", None], ids=["the same labels", "other labels", "one model"])
 @pytest.mark.parametrize("names", NAMES.values(), ids=list(NAMES))
 def test_labels_are_read_right_or_with_a_warning(names, others, tmp_path, caplog):
-    """In either spelling, whichever labels a file lacks; labels that have one meaning are read without a warning."""
+    """The spelling does not matter, nor which labels a file lacks; labels with one meaning draw no warning."""
     paths = [make_classifier(tmp_path / "first", "012", label_names=names)]
     displayed = [names.get(label, label) for label in "012"]
     if others is not None:

@@ -1,4 +1,4 @@
-"""What is not language comes back as it is, with a flag, at every door; what has a word is translated. About 30 s."""
+"""Text that is not language comes back as it is, with a flag, at every door; text with a word is translated."""
 
 import re
 import time

@@ -86,7 +86,7 @@ def test_what_separates_words_on_the_screen_separates_them_for_the_model(form, m
 
 @pytest.mark.parametrize(("form", "mark"), CASES)
 def test_a_mark_moves_with_the_word_that_it_touches(form, mark):
-    """And with its white space; words in reverse order are the translation."""
+    """Its white space moves too; the translation has the words in reverse order."""
     for run, (before, after) in product([mark, mark * 2], product(["", " "], repeat=2)):
         text = written(form, f"one two{before}{run}{after}three four")
         (marked,) = translate_documents([text], form, swapped)

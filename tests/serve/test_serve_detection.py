@@ -111,7 +111,7 @@ def test_a_document_that_is_not_of_its_format_is_refused_for_that(many, place):
 
 @pytest.mark.parametrize(("language", "text"), [pair for pair in ALIKE.items() if pair[1]])
 def test_a_text_is_in_the_language_itself_and_in_no_member_of_it(alike, language, text):
-    """In both APIs, in `/detect` and on the form."""
+    """Both APIs, `/detect` and the form say so."""
     (answer,) = ask(alike, "/v1/translate", text=text, target="fr")[1]
     assert answer["source"] == language
     (answer,) = ask(alike, "/translate", q=text, target="fr")[1]

@@ -66,7 +66,7 @@ def train(capfd, *settings: str) -> str:
 
 @pytest.mark.parametrize("steps", [4, 6])
 def test_tuning_the_initial_model_changes_no_run_that_began_from_it(run, capfd, steps):
-    """Neither a finished one, nor one that is continued, nor what `--dry-run` says of it."""
+    """A finished run, a continued one and what `--dry-run` says of it stay as they were."""
     before = search(run)
     longer = f"training.max_steps={steps}"
     assert main(["train", "new.yaml", "--run-dir", "runs/new", "--set", longer, "--dry-run"]) == 0
@@ -89,7 +89,7 @@ def test_a_setting_that_is_written_holds_until_it_is_written_no_more(run, capfd)
 
 
 def test_a_new_run_takes_the_present_settings(run, capfd):
-    """Also one that starts over in the same folder."""
+    """A run that starts over in the same folder is a new one too."""
     assert main(["train", "new.yaml", "--run-dir", "runs/new", "--overwrite"]) == 0
     assert search(run).model_dump(include=set(TUNED)) == TUNED
     assert "already finished" in train(capfd)

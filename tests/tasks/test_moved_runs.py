@@ -160,7 +160,7 @@ def test_other_settings_of_a_source_and_paths_without_a_fingerprint_still_count(
 
 
 def test_a_run_that_began_with_former_fingerprints_goes_on_where_nothing_changed(old):
-    """Those of local datasets had their paths, also in noise."""
+    """Former fingerprints contained the paths of local datasets, with noise too."""
     inputs, folder = write_run("tokenizer.init_from"), RunFolder(Path("runs/all"))
     former = {source.fingerprint: source.former for source in (*inputs.train, *inputs.valid.values())}
     began = {key: former.get(known, known) for key, known in inputs.identity().items()}

@@ -80,7 +80,7 @@ def test_languages_that_the_library_does_not_know_are_judged_by_script_alone():
 
 @pytest.mark.parametrize("names", [*MODELS.values(), list(itertools.chain(*MODELS.values()))], ids=[*MODELS, "all"])
 def test_a_language_comes_before_those_that_cannot_be_told_from_it(names):
-    """In any order of the names: no member of a macrolanguage, and the letters that the text has."""
+    """The order of the names does not matter: no member is found, and the letters are those of the text."""
     groups: dict[tuple, set[str]] = {}
     for name in names:
         groups.setdefault((_code(name), scripts_of_language(name)), set()).add(own_code(name))
