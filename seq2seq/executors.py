@@ -4,12 +4,14 @@ A task is a call of a picklable function with one item; it may be repeated, so i
 it runs. `completed` yields the outcome of every item, also if workers die. Nothing here needs torch.
 """
 
+import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from seq2seq.errors import MissingDependency, RunError, UserError, did_you_mean
@@ -95,9 +97,9 @@ def completed(
             running[workers.executor.submit(work, item)] = item
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
-            if future.cancelled():
+            item, error = running.pop(future), CancelledError() if future.cancelled() else future.exception()
+            if isinstance(error, CancelledError):
                 raise RunError("the executor has ended, such as the scheduler of a cluster; the same command continues")
-            item, error = running.pop(future), future.exception()
             has_died = _is_death(error)
             deaths[item] += has_died
             if has_died and deaths[item] < MOST_DEATHS:
@@ -114,11 +116,7 @@ def completed(
 
 def _is_death(error: BaseException | None) -> bool:
     """Whether the error of an item means that its worker died, here or in a Dask cluster."""
-    if isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker":
-        return True
-    # If a worker dies while its result is fetched, Dask's executor itself fails to read the result as an error.
-    trace = error.__traceback__ if isinstance(error, TypeError) else None
-    return trace is not None and trace.tb_next is None and trace.tb_frame.f_code.co_name == "_cascade_future"
+    return isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker"
 
 
 class _ThisProcess(Executor):
@@ -131,6 +129,25 @@ class _ThisProcess(Executor):
         except Exception as error:  # the caller reads it from the future, as with other executors
             future.set_exception(error)
         return future
+
+
+class _Cluster(Executor):
+    """An executor of the client of a Dask cluster.
+
+    The client's own `get_executor` loses outcomes: if a worker dies while its result is fetched, the future gets a
+    `TypeError` in place of the result, and if the repeated task fails then, the future never ends.
+    """
+
+    def __init__(self, client: Any):
+        self._client = client
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        running = self._run(partial(work, *arguments, **named))
+        return asyncio.run_coroutine_threadsafe(running, self._client.loop.asyncio_loop)
+
+    async def _run(self, work: Callable[[], Any]) -> Any:
+        # not pure: the same item would get the error of its first try again
+        return await self._client.submit(work, pure=False)
 
 
 @contextlib.contextmanager
@@ -151,6 +168,5 @@ def _cluster(address: str) -> Iterator[Workers]:
             client.wait_for_workers(1, timeout=WAIT_SECONDS)
         except TimeoutError as error:
             raise RunError(f"executor {DASK}{address}: it has no workers; start them with dask worker") from error
-        # not pure: the same item would get the error of its first try again
-        executor = client.get_executor(pure=False)
-        yield Workers(executor, ITEMS_AHEAD * max(sum(client.ncores().values()), 1))  # closing the client cancels them
+        ahead = ITEMS_AHEAD * max(sum(client.ncores().values()), 1)
+        yield Workers(_Cluster(client), ahead)  # closing the client cancels what runs

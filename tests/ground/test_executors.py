@@ -1,6 +1,5 @@
 """Every item has one outcome, whatever happens to workers: in this process, in local ones, and on a Dask cluster."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -144,41 +143,37 @@ def test_a_cluster_gives_the_same_outcomes(tmp_path):
         assert_only_three_fails(outcomes(name, 1, partial(deadly, marks)), WorkerDied)
 
 
-class Fetched:
-    """A Dask future whose worker dies after its result was fetched, as a race that no test can bring about."""
-
-    status = "pending"
-
-    async def _result(self, raiseit: bool) -> int:
-        return 16
-
-
-class Losing(Executor):
-    """A cluster that loses each result once; the code that fails then is Dask's own."""
-
-    def __init__(self):
-        self.submitted = []
-
-    def submit(self, work, /, item) -> Future:
-        from distributed.cfexecutor import _cascade_future
-
-        async def lose(future: Future) -> None:
-            await _cascade_future(Fetched(), future)
-
-        self.submitted.append(item)
-        future: Future = Future()
-        if self.submitted.count(item) == 1:
-            asyncio.run(lose(future))
-        else:
-            future.set_result(work(item))
-        return future
+def deadly_again(folder: Path, item: int) -> int:
+    """The square; item 3 kills its worker, except the first time."""
+    mark = folder / f"{item}-{time.monotonic_ns()}"
+    mark.write_text(str(os.getpid()))
+    if item == 3 and len(list(folder.glob("3-*"))) > 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item * item
 
 
-def test_a_result_that_dask_loses_is_computed_again():
-    pytest.importorskip("distributed")
-    losing, items = Losing(), (0, 1, 2, 4)
-    assert dict(completed(squared, items, Workers(losing, 2))) == {item: item * item for item in items}
-    assert sorted(losing.submitted) == sorted([*items, *items])
+@pytest.mark.slow
+@needs_kill
+@pytest.mark.parametrize("item", [2, 3])
+def test_a_result_whose_worker_dies_before_it_is_fetched_is_computed_again(tmp_path, monkeypatch, item):
+    """The repeated task may work, or kill its worker too."""
+    client = pytest.importorskip("distributed").Client
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    fetch, killed = client._gather_remote, []
+
+    async def fetch_too_late(self, *arguments):
+        for mark in [] if killed else marks.iterdir():
+            killed.append(int(mark.read_text()))
+            os.kill(killed[0], signal.SIGKILL)
+        return await fetch(self, *arguments)
+
+    monkeypatch.setattr(client, "_gather_remote", fetch_too_late)
+    with cluster(tmp_path) as name:
+        found = outcomes(name, 1, partial(deadly_again, marks), [item])[item]
+    assert killed
+    assert isinstance(found, WorkerDied) if item == 3 else found == item * item
+    assert len(list(marks.iterdir())) == (1 + MOST_DEATHS if item == 3 else 2)
 
 
 def raising(item: int) -> None:
