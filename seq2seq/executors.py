@@ -9,13 +9,12 @@ import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from seq2seq.errors import MissingDependency, RunError, UserError, did_you_mean
-from seq2seq.processes import LocalProcesses
+from seq2seq.processes import LocalProcesses, ProcessDied
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
@@ -116,7 +115,7 @@ def completed(
 
 def _is_death(error: BaseException | None) -> bool:
     """Whether the error of an item means that its worker died, here or in a Dask cluster."""
-    return isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker"
+    return isinstance(error, ProcessDied) or type(error).__name__ == "KilledWorker"
 
 
 class _ThisProcess(Executor):

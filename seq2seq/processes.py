@@ -6,15 +6,19 @@ Results do not depend on the number of processes, and only a few items are in me
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain, islice
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +28,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 ITEMS_AHEAD = 3  # per process: enough to keep it busy, few enough to hold in memory
+
+
+class ProcessDied(Exception):
+    """The error of a task whose process ended first, such as by a lack of memory."""
 
 
 class _Process(SpawnProcess):
@@ -104,7 +112,7 @@ def in_processes(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    except (BrokenProcessPool, CancelledError) as error:
+    except (ProcessDied, CancelledError) as error:
         raise RunError(f"a working process died (out of memory?); {remedy} to do without them") from error
     finally:
         processes.shutdown(cancel_futures=True)
@@ -113,7 +121,7 @@ def in_processes(
 class LocalProcesses(Executor):
     """Processes that each run one task at a time, so that the death of one fails its own task alone.
 
-    A task that fails with `BrokenProcessPool` may be submitted again; a new process takes the place of a dead one.
+    A task that fails with `ProcessDied` may be submitted again; a new process takes the place of a dead one.
 
     Args:
         count: number of processes.
@@ -123,71 +131,97 @@ class LocalProcesses(Executor):
 
     def __init__(self, count: int, work: Callable[[Any], Any] | None = None):
         self._work = work
-        self._threads = ThreadPoolExecutor(count, "s2s-worker")  # each starts a process and waits for it
+        self._threads = ThreadPoolExecutor(count, "s2s-worker")  # each has a process, and waits for it
         self._own = threading.local()
         self._lock = threading.Lock()
-        self._pools: dict[int, ProcessPoolExecutor] = {}  # by the id of the process
+        self._workers: set[_Worker] = set()
         self._is_cancelled = False
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         """Run `work` in the next free process."""
-        return self._threads.submit(self._run, work, *arguments, **named)
+        return self._threads.submit(self._run, partial(work, *arguments, **named))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes: after their tasks, or now with `cancel_futures`."""
-        self._is_cancelled = cancel_futures
         self._threads.shutdown(wait and not cancel_futures, cancel_futures=cancel_futures)
         if cancel_futures:
             self._terminate()
             self._threads.shutdown(wait)
-        for pool in self._pools.values():
-            pool.shutdown(wait, cancel_futures=cancel_futures)
+        if wait:
+            for worker in self._workers:
+                worker.end()
 
     def _terminate(self) -> None:
-        """Send SIGTERM to each process."""
+        """End each process now, and start none from now on."""
         with self._lock:
-            for process in self._pools:
-                with contextlib.suppress(OSError):  # it has ended
-                    os.kill(process, signal.SIGTERM)
+            self._is_cancelled = True
+            for worker in self._workers:
+                worker.process.terminate()
 
-    def _run(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+    def _run(self, task: Callable[[], Any]) -> Any:
+        """Run a task in the process of this thread."""
         try:
-            if not hasattr(self._own, "process"):
-                self._own.process = self._start()
-            if self._is_cancelled:  # while the process started
-                raise CancelledError
-            return self._pools[self._own.process].submit(work, *arguments, **named).result()
-        except BrokenProcessPool:
+            if not hasattr(self._own, "worker"):
+                self._start()
+            return self._own.worker.run(task)
+        except ProcessDied:
             self._forget_process()
             raise
 
-    def _start(self) -> int:
-        """Start a process, and return its id when it is ready."""
+    def _start(self) -> None:
+        """Start the process of this thread."""
         with self._lock:
             if self._is_cancelled:
                 raise CancelledError
-            pool = ProcessPoolExecutor(1, mp_context=_SPAWN, initializer=_start_worker)
-            self._own.pool = pool
-            _block_interrupts()
-            # `work` is a task: what `initargs` send is written to a pipe, for ever if the process dies before it reads
-            starting = pool.submit(_receive, self._work)
-        process = starting.result()
-        with self._lock:
-            self._pools[process] = pool
-        return process
+            self._own.worker = _Worker()
+            self._workers.add(self._own.worker)
+        self._own.worker.run(partial(_receive, self._work))
 
     def _forget_process(self) -> None:
         """Remove the dead process of this thread, and if the tasks belong together, end the others."""
+        worker = vars(self._own).pop("worker")
         with self._lock:
-            self._pools.pop(vars(self._own).pop("process", None), None)  # none if it died while it started
-        # Before Python 3.11.5, the pool writes a task that is longer than a pipe to a dead process for ever, because
-        # this process itself has the other end of the pipe open (CPython issue 94777). Later versions close that end.
-        if sys.version_info < (3, 11, 5):
-            self._own.pool._call_queue._reader.close()
-        self._own.pool.shutdown()
+            self._workers.remove(worker)
+        worker.end()
         if self._work is not None:
-            self._is_cancelled = True
             self._terminate()
+
+
+class _Worker:
+    """A process that runs one task after the other.
+
+    Python's own pool writes and reads pipes of which it has the other end open itself, so a process that dies while it
+    reads a long task, or writes a long result, holds it up for ever. Here the pipe ends with the process.
+    """
+
+    def __init__(self) -> None:
+        _block_interrupts()
+        self._pipe, theirs = _SPAWN.Pipe()
+        with theirs:
+            self.process = _SPAWN.Process(target=_run_tasks, args=(theirs,), daemon=True)
+            self.process.start()
+
+    def run(self, task: Callable[[], Any]) -> Any:
+        """Return what `task` returns, or raise what it raises.
+
+        Raises:
+            ProcessDied: the process ended first.
+        """
+        pickled = ForkingPickler.dumps(task)
+        try:
+            self._pipe.send_bytes(pickled)
+            outcome = self._pipe.recv_bytes()
+        except (EOFError, OSError) as error:
+            raise ProcessDied from error
+        result, error = pickle.loads(outcome)
+        if error is not None:
+            raise error
+        return result
+
+    def end(self) -> None:
+        """Wait until the process, which has no task, has ended."""
+        self._pipe.close()
+        self.process.join()
 
 
 class OfProcess:
@@ -216,16 +250,32 @@ class OfProcess:
 def _block_interrupts() -> None:
     """Block SIGINT in this thread, and in processes that it starts from now on."""
     if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()  # a process of Python's own, whose start would unblock SIGINT
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-_worker: Callable[[Any], Any] | None = None  # the function of this process, if it is a worker
-
-
-def _start_worker() -> None:
-    """Prepare this process as a worker: its parent handles Ctrl-C, and it ends when its parent ends."""
+def _run_tasks(pipe: Connection) -> None:
+    """Run the tasks of a pipe until its other end is closed. The parent of this process handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            pipe.send_bytes(_outcome(pipe.recv_bytes()))
+
+
+def _outcome(task: bytes) -> memoryview:
+    """Return the pickled result and error of a task."""
+    try:
+        return ForkingPickler.dumps((pickle.loads(task)(), None))
+    except BaseException as error:
+        error.add_note(traceback.format_exc())
+        try:
+            pickle.loads(pickled := ForkingPickler.dumps((None, error)))
+        except Exception:
+            return ForkingPickler.dumps((None, RuntimeError(traceback.format_exc())))
+        return pickled
 
 
 def _end_with_parent() -> None:
@@ -233,13 +283,15 @@ def _end_with_parent() -> None:
     os._exit(1)  # a killed parent cannot stop its workers
 
 
-def _receive(work: Callable[[Any], Any] | None) -> int:
-    """Keep the function of this process, and return the id of the process."""
-    global _worker
-    _worker = work
-    return os.getpid()
+_work: Callable[[Any], Any] | None = None  # the function of this process, if it is a worker
+
+
+def _receive(work: Callable[[Any], Any] | None) -> None:
+    """Keep the function of this process."""
+    global _work
+    _work = work
 
 
 def _work_in_worker(item: Any) -> Any:
-    assert _worker is not None
-    return _worker(item)
+    assert _work is not None
+    return _work(item)

@@ -127,8 +127,8 @@ def test_processes_change_nothing_but_the_time(tmp_path, tokenizers, monkeypatch
     opened = pairs_source(tmp_path, source, target)
     alone = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "1", num_workers=1)
     started = []
-    pool = processes.ProcessPoolExecutor
-    monkeypatch.setattr(processes, "ProcessPoolExecutor", lambda *a, **k: started.append(1) or pool(*a, **k))
+    pool = processes.LocalProcesses
+    monkeypatch.setattr(processes, "LocalProcesses", lambda *a, **k: started.append(1) or pool(*a, **k))
     together = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "2", num_workers=2)
     assert started
     assert content(alone) == content(together)

@@ -1,7 +1,6 @@
-"""Workers that are killed or interrupted while they start: one line or none, and the command always ends."""
+"""Workers that are killed or interrupted at any moment: one line or none, and the command always ends."""
 
 import contextlib
-import gc
 import importlib
 import os
 import signal
@@ -30,6 +29,9 @@ time.sleep(0.3)
 def work(payload, item):
     time.sleep(0.05)
     return item
+
+def long_result(item):
+    return bytes(20_000_000)
 """
 LONGER_THAN_A_PIPE = 1_000_000  # bytes
 INTERRUPTED = 130
@@ -46,17 +48,21 @@ class Group(Forked):
     @staticmethod
     def _as_leader(work: Callable[[], int | None]) -> int | None:
         os.setsid()
-        code = work()
-        gc.collect()  # frees semaphores, as the end of Python does, which a forked process leaves out
-        return code
+        return work()
 
 
 @pytest.fixture
-def work(tmp_path, monkeypatch):
-    """A function of a module that takes a while to import."""
+def module(tmp_path, monkeypatch):
+    """A module that takes a while to import."""
     (tmp_path / "slow_to_import.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    return partial(importlib.import_module("slow_to_import").work, bytes(LONGER_THAN_A_PIPE))
+    return importlib.import_module("slow_to_import")
+
+
+@pytest.fixture
+def work(module):
+    """A function that takes a while to send."""
+    return partial(module.work, bytes(LONGER_THAN_A_PIPE))
 
 
 def first_worker(process: Forked | subprocess.Popen) -> int:
@@ -123,6 +129,18 @@ def test_an_interrupt_at_any_moment_prints_nothing(work, send, moment):
     time.sleep(moment)
     send(process.pid, signal.SIGINT)
     assert ended(process) == (INTERRUPTED, "")
+
+
+@pytest.mark.parametrize("moment", [0.6, 0.8, 1.0])
+def test_a_worker_that_ends_while_it_sends_a_long_result_holds_nothing_up(module, moment):
+    interrupted, killed = (Group(lambda: mapped(module.long_result)) for _ in range(2))
+    worker = first_worker(killed)
+    first_worker(interrupted)
+    time.sleep(moment)
+    os.kill(worker, signal.SIGKILL)
+    os.killpg(interrupted.pid, signal.SIGINT)
+    assert ended(killed)[0] == 1
+    assert ended(interrupted) == (INTERRUPTED, "")
 
 
 def test_an_interrupt_of_a_starting_worker_alone_changes_nothing(work):
