@@ -59,11 +59,11 @@ class RunError(UserError):
 
 
 @contextlib.contextmanager
-def quiet(name: str) -> Iterator[None]:
-    """Suppress the warnings of the logger `name` inside the block."""
+def quiet(name: str, least: int = logging.ERROR) -> Iterator[None]:
+    """Suppress what the logger `name` says below the level `least` inside the block."""
     logger = logging.getLogger(name)
     level = logger.level
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(least)
     try:
         yield
     finally:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from dataclasses import dataclass
 from functools import partial
+from logging import CRITICAL
 from typing import Any, TypeVar
 
-from seq2seq.errors import MissingDependency, RunError, UserError, did_you_mean
+from seq2seq.errors import MissingDependency, RunError, UserError, did_you_mean, quiet
 from seq2seq.processes import LocalProcesses, ProcessDied
 
 Item = TypeVar("Item", bound=Hashable)
@@ -157,15 +158,21 @@ def _cluster(address: str) -> Iterator[Workers]:
     except ImportError as error:
         raise MissingDependency("distributed", "dask", "--executor dask") from error
     named = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
-    try:
-        client = Client(**named, timeout=WAIT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        remedy = f"start it with dask scheduler, and workers with dask worker {address} --nthreads 1"
-        raise RunError(f"executor {DASK}{address}: no scheduler answers; {remedy}") from error
-    with client:
+    # the client itself logs tracebacks of connections that end
+    with quiet("distributed", CRITICAL), quiet("distributed.client", CRITICAL):
         try:
-            client.wait_for_workers(1, timeout=WAIT_SECONDS)
-        except TimeoutError as error:
-            raise RunError(f"executor {DASK}{address}: it has no workers; start them with dask worker") from error
-        ahead = ITEMS_AHEAD * max(sum(client.ncores().values()), 1)
-        yield Workers(_Cluster(client), ahead)  # closing the client cancels what runs
+            client = Client(**named, timeout=WAIT_SECONDS, set_as_default=False)
+        except (OSError, ValueError, TypeError) as error:
+            remedy = f"start it with dask scheduler, and workers with dask worker {address} --nthreads 1"
+            raise RunError(f"executor {DASK}{address}: no scheduler answers; {remedy}") from error
+        with client:
+            yield _workers(client, address)
+
+
+def _workers(client: Any, address: str) -> Workers:
+    """Return the workers of a cluster; closing the client cancels their tasks."""
+    try:
+        client.wait_for_workers(1, timeout=WAIT_SECONDS)
+    except TimeoutError as error:
+        raise RunError(f"executor {DASK}{address}: it has no workers; start them with dask worker") from error
+    return Workers(_Cluster(client), ITEMS_AHEAD * max(sum(client.ncores().values()), 1))

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.cluster import cluster
+from support.cluster import cluster, command_settings
 
 from seq2seq.errors import DataError, MissingDependency, RunError, UserError
 from seq2seq.executors import MOST_DEATHS, WorkerDied, Workers, completed, open_workers
@@ -174,6 +174,38 @@ def test_a_result_whose_worker_dies_before_it_is_fetched_is_computed_again(tmp_p
     assert killed
     assert isinstance(found, WorkerDied) if item == 3 else found == item * item
     assert len(list(marks.iterdir())) == (1 + MOST_DEATHS if item == 3 else 2)
+
+
+ENDING = """
+import sys, time
+from seq2seq.errors import RunError
+from seq2seq.executors import completed, open_workers
+try:
+    with open_workers(sys.argv[1]) as workers:
+        for item, _ in completed(time.sleep, [0, 60, 61], workers):
+            print(item, flush=True)
+except RunError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@needs_kill
+def test_a_scheduler_that_ends_is_one_line(tmp_path):
+    """Dask's client would log tracebacks to standard error."""
+    pytest.importorskip("distributed")
+    (tmp_path / "ending.py").write_text(ENDING)
+    with cluster(tmp_path, processes=(processes := [])) as name:
+        script = subprocess.Popen(
+            [sys.executable, "ending.py", name], cwd=tmp_path, env=command_settings(), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert script.stdout.readline() == "0\n"
+        for process in processes:  # workers, which would wait for their tasks, end too
+            process.kill()
+        said, logged = script.communicate(timeout=60)
+    assert said == "the executor has ended, such as the scheduler of a cluster; the same command continues\n"
+    assert logged == ""
 
 
 def raising(item: int) -> None:

@@ -19,8 +19,13 @@ TOLD_AT_ONCE = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, count: int = 2, threads: int = 1) -> Iterator[str]:
-    """Yield the name of the executor of `count` workers with `threads` threads each."""
+def cluster(
+    folder: Path, count: int = 2, threads: int = 1, processes: list[subprocess.Popen] | None = None
+) -> Iterator[str]:
+    """Yield the name of the executor of `count` workers with `threads` threads each.
+
+    `processes` gets the scheduler, and the process that starts the workers.
+    """
     file = folder / "scheduler.json"
     options = {
         "scheduler": ["--no-dashboard", "--host", "127.0.0.1", "--port", "0"],
@@ -35,6 +40,8 @@ def cluster(folder: Path, count: int = 2, threads: int = 1) -> Iterator[str]:
         )
         for kind, own in options.items()
     ]
+    if processes is not None:
+        processes += started
     try:
         deadline = time.monotonic() + 60
         while not file.exists() and time.monotonic() < deadline:

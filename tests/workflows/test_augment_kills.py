@@ -107,8 +107,18 @@ def test_a_worker_that_is_killed_is_replaced(place):
     assert contents(place / "worker") == contents(place / "whole")
 
 
-def test_a_cluster_gives_the_same_bytes(place):
+def test_a_cluster_gives_the_same_bytes_also_after_the_end_of_its_scheduler(place):
     pytest.importorskip("distributed")
+    with cluster(place, processes=(processes := [])) as executor:
+        ended = started(place, "cluster", "", "--executor", executor)
+        while ended.poll() is None and parts(place / "cluster") < 3:
+            time.sleep(0.002)
+        for process in processes:
+            process.kill()
+        _, said = ended.communicate(SECONDS)
+    assert ended.returncode == 1, said
+    assert "the executor has ended, such as the scheduler of a cluster; the same command continues\n" in said
+    (place / "scheduler.json").unlink()
     with cluster(place) as executor:
         finish(started(place, "cluster", "", "--executor", executor))
     assert contents(place / "cluster") == contents(place / "whole")
