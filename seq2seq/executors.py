@@ -98,7 +98,7 @@ def completed(
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             item, error = running.pop(future), CancelledError() if future.cancelled() else future.exception()
-            if isinstance(error, CancelledError):
+            if isinstance(error, CancelledError | asyncio.CancelledError):
                 raise RunError("the executor has ended, such as the scheduler of a cluster; the same command continues")
             has_died = _is_death(error)
             deaths[item] += has_died
@@ -146,8 +146,13 @@ class _Cluster(Executor):
         return asyncio.run_coroutine_threadsafe(running, self._client.loop.asyncio_loop)
 
     async def _run(self, work: Callable[[], Any]) -> Any:
-        # not pure: the same item would get the error of its first try again
-        return await self._client.submit(work, pure=False)
+        task = self._client.submit(work, pure=False)  # not pure: it would get the error of its first try again
+        try:
+            return await task
+        except Exception as error:
+            if task.status != "error":  # the client itself failed, such as the connection to the scheduler
+                raise CancelledError from error
+            raise
 
 
 @contextlib.contextmanager

@@ -208,6 +208,23 @@ def test_a_scheduler_that_ends_is_one_line(tmp_path):
     assert logged == ""
 
 
+@pytest.mark.slow
+@needs_kill
+def test_a_scheduler_that_ends_before_a_result_is_fetched_has_ended(tmp_path, monkeypatch):
+    client = pytest.importorskip("distributed").Client
+    fetch, processes = client._gather_remote, []
+
+    async def fetch_too_late(self, *arguments):
+        for process in processes:
+            process.kill()
+            process.wait()
+        return await fetch(self, *arguments)
+
+    monkeypatch.setattr(client, "_gather_remote", fetch_too_late)
+    with cluster(tmp_path, processes=processes) as name, pytest.raises(RunError, match=r"the executor has ended"):
+        outcomes(name, 1, squared, [1])
+
+
 def raising(item: int) -> None:
     raise TypeError(f"item {item}")
 
