@@ -56,9 +56,13 @@ def goes_on(name: str, *settings: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory) -> Path:
+def tuned(made_once) -> Path:
     """A folder with two runs that began from a model that has learned half of its task, both tuned."""
-    folder = tmp_path_factory.mktemp("continued")
+    return made_once("tuned", train_and_tune)
+
+
+def train_and_tune(folder: Path) -> None:
+    folder.mkdir()
     for name, count, seed in (("train", 300, 1), ("valid", 15, 2)):
         pairs = [(" ".join(row), " ".join(WORDS[word] for word in row)) for row in sentences(count, seed)]
         for side, suffix in enumerate(("en", "de")):
@@ -76,7 +80,6 @@ def tuned(tmp_path_factory) -> Path:
             assert main(goes_on(name)) == 0
             assert main(["tune", f"runs/{name}", "-m", "chrf", "--engine", "torch"]) == 0
             assert NOTE in Path(f"runs/{name}/best/README.md").read_text()
-    return folder
 
 
 @pytest.fixture
