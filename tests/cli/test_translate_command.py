@@ -337,7 +337,7 @@ NOT_NEEDED = ("torch", "seq2seq.markup", "seq2seq.store.foreign", *(f"seq2seq.te
 LIGHT = [
     ((), NOT_NEEDED),
     (("--quantization", "int8", "--beam-size", "1"), NOT_NEEDED),
-    (("--engine", "torch"), ("torch._dynamo", "sympy", *NOT_NEEDED[1:])),
+    pytest.param(("--engine", "torch"), ("torch._dynamo", "sympy", *NOT_NEEDED[1:]), marks=pytest.mark.slow),
 ]
 MOST_IMPORTED = 0.18  # of the lines of the package, by a translation with CTranslate2
 

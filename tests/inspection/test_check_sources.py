@@ -62,6 +62,7 @@ CASES = [
     *((MANY, sources) for sources in DIRECTED.values()),
     *(("task: classification\n", sources) for sources in LABELS.values()),
 ]
+CASES = [pytest.param(*case, marks=pytest.mark.slow if number % 3 else ()) for number, case in enumerate(CASES)]
 
 
 @pytest.fixture

@@ -34,7 +34,13 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+SLOW = ("m2m100", "mbart25")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(family, marks=pytest.mark.slow if family in SLOW else ()) for family in FAMILIES],
+)
 def made(request, tmp_path_factory):
     """A family, theirs, their tokenizer, ours in the direction of `PAIRS`, and the folder."""
     folder = tmp_path_factory.mktemp(request.param) / "model"

@@ -21,7 +21,11 @@ ALIKE = {
     "zh_Hant": "我住在北京，每天坐地鐵上班。", "zh_Hans": "我住在北京，每天坐地铁上班。", "acm": None,
     "ar": "يعيش الرجل في المدينة ويعمل في المستشفى كل يوم",
 }  # fmt: skip
-WAYS = [(form, lead) for form, leads in LEADS.items() for lead in leads]
+WAYS = [
+    pytest.param(form, lead, marks=pytest.mark.slow if number % 3 else ())
+    for form, leads in LEADS.items()
+    for number, lead in enumerate(leads)
+]
 
 
 def serving_inside(folder, **limits) -> Service:

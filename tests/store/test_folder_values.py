@@ -102,10 +102,11 @@ KINDS = {
     "mbart": ("config.json", "generation_config.json", "tokenizer_config.json"),
     "languages": ("languages.json", "vocab.json"),
 }
+OTHERS = [kind for kind in KINDS if kind != "translation"]
 
 
 @pytest.mark.parametrize("number", range(len(VALUES)))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["translation", *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)])
 def test_every_value_of_a_folder_is_used_or_told(shelf, tmp_path, kind, number):
     folder = tmp_path / "model"
     shutil.copytree(shelf / kind, folder)

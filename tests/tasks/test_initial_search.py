@@ -64,7 +64,7 @@ def train(capfd, *settings: str) -> str:
     return capfd.readouterr().err
 
 
-@pytest.mark.parametrize("steps", [4, 6])
+@pytest.mark.parametrize("steps", [4, pytest.param(6, marks=pytest.mark.slow)])
 def test_tuning_the_initial_model_changes_no_run_that_began_from_it(run, capfd, steps):
     """A finished run, a continued one and what `--dry-run` says of it stay as they were."""
     before = search(run)

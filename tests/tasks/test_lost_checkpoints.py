@@ -15,7 +15,7 @@ def best() -> bytes:
     return (RUN / "best" / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("change", [(), ("training.max_steps=6",)])
+@pytest.mark.parametrize("change", [(), pytest.param(("training.max_steps=6",), marks=pytest.mark.slow)])
 def test_a_best_model_is_not_replaced_by_a_run_from_the_beginning(change, capfd):
     assert train() == 0
     before, metrics = best(), (RUN / "metrics.jsonl").read_bytes()

@@ -69,6 +69,7 @@ def whole_and_killed(*changes: str, newest_step: int = 3) -> None:
     assert newest(Path("resumed")).endswith(f"{newest_step:08}")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_and_resumed_ends_in_the_same_bits(folder):
     assert whole_and_resumed() == []
     compared = {path.name for path in _compared(Path("whole/runs/toy"))}

@@ -155,7 +155,9 @@ GONE = {
 }
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, *(pytest.param(number, marks=pytest.mark.slow) for number in (errno.EACCES, errno.EIO))]
+)
 @pytest.mark.parametrize("left", [0, 2])
 def test_a_file_that_cannot_be_copied_is_named_with_the_reason(run, number, left, monkeypatch, capsys):
     copies, copy = [], shutil.copy2
