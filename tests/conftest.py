@@ -19,6 +19,7 @@ import torch
 from filelock import FileLock  # torch brings it
 from tqdm import tqdm
 
+from seq2seq.processes import usable_cpus
 from seq2seq.tasks.run import _Run
 
 DRAW_CURVES = _Run.draw_curves
@@ -33,6 +34,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):  # nohup has it ignored
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_xdist_auto_num_workers():
+    """One process more than there are CPUs, as many tests wait for other processes."""
+    return usable_cpus() + 1
 
 
 def pytest_collection_finish():
