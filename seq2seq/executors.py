@@ -98,7 +98,7 @@ def completed(
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             item, error = running.pop(future), CancelledError() if future.cancelled() else future.exception()
-            if isinstance(error, CancelledError | asyncio.CancelledError):
+            if isinstance(error, CancelledError | asyncio.CancelledError):  # asyncio passes on the one as the other
                 raise RunError("the executor has ended, such as the scheduler of a cluster; the same command continues")
             has_died = _is_death(error)
             deaths[item] += has_died

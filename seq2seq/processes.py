@@ -175,7 +175,8 @@ class LocalProcesses(Executor):
                 raise CancelledError
             self._own.worker = _Worker()
             self._workers.add(self._own.worker)
-        self._own.worker.run(partial(_receive, self._work))
+        if self._work is not None:
+            self._own.worker.run(partial(_receive, self._work))
 
     def _forget_process(self) -> None:
         """Remove the dead process of this thread, and if the tasks belong together, end the others."""
@@ -286,7 +287,7 @@ def _end_with_parent() -> None:
 _work: Callable[[Any], Any] | None = None  # the function of this process, if it is a worker
 
 
-def _receive(work: Callable[[Any], Any] | None) -> None:
+def _receive(work: Callable[[Any], Any]) -> None:
     """Keep the function of this process."""
     global _work
     _work = work
